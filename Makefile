@@ -1,0 +1,30 @@
+# Two commands set everything up: `make demo` and `make test`. A stamp file per set of dependencies keeps re-runs quick.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SAMPLE := mambamatcher/assets/sample
+
+.PHONY: demo test clean
+
+demo: $(VENV)/installed-demo
+	$(BIN)/mambamatcher match $(SAMPLE)/source.png $(SAMPLE)/target.png --points-file $(SAMPLE)/points.json --out matches.png --overwrite
+
+test: $(VENV)/installed-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -m "not compile"
+	$(BIN)/pytest -m compile -o addopts=-q
+
+$(VENV)/installed-demo: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[lite]"
+	touch $@
+
+$(VENV)/installed-dev: $(VENV)/installed-demo
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) matches.png

@@ -1,0 +1,61 @@
+"""A model as a folder: `model.safetensors` and `config.json`. Loading runs no code from the folder."""
+
+import json
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+
+from safetensors.torch import save_file
+
+from mambamatcher import __version__
+from mambamatcher.backbones.weights import load_exactly, read_state_dict
+from mambamatcher.config import from_dict, to_dict
+from mambamatcher.errors import ConfigError, WeightsError
+from mambamatcher.files import refuse_existing, write_atomically
+from mambamatcher.model import MambaMatcher, ModelConfig
+
+WEIGHTS, CONFIG = "model.safetensors", "config.json"
+
+
+def save_pretrained(model: MambaMatcher, folder: str | PathLike[str], overwrite: bool = False) -> None:
+    """Write a model, backbone included, so that `load_pretrained` needs nothing else."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (WEIGHTS, CONFIG):
+        refuse_existing(folder / name, overwrite)
+    state = {key: value.detach().cpu().contiguous() for key, value in model.state_dict().items()}
+    write_atomically(folder / WEIGHTS, lambda path: save_file(state, path), overwrite)
+    text = json.dumps({"mambamatcher": __version__, "model": to_dict(model.config)}, indent=2)
+    write_atomically(folder / CONFIG, lambda path: _write(path, text), overwrite)
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def load_pretrained(folder: str | PathLike[str]) -> MambaMatcher:
+    """Read a model that `save_pretrained` wrote."""
+    folder = Path(folder).expanduser()
+    for name in (WEIGHTS, CONFIG):
+        if not (folder / name).is_file():
+            raise WeightsError(f"{folder} is not a saved model: it has no {name}")
+    config = read_config(folder / CONFIG)
+    # all weights are in the folder, so the backbone must not look for its own
+    model = MambaMatcher(replace(config, backbone=replace(config.backbone, weights="random")))
+    model.config = config
+    state = read_state_dict(folder / WEIGHTS)
+    load_exactly(
+        model, {key: value.float() if value.is_floating_point() else value for key, value in state.items()}, str(folder)
+    )
+    return model.eval()
+
+
+def read_config(path: Path) -> ModelConfig:
+    """Read the model's part of a `config.json`."""
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ConfigError(f"cannot read {path}: {error}") from error
+    if not isinstance(values, dict) or "model" not in values:
+        raise ConfigError(f"{path} has no key 'model'; it was not written by mambamatcher")
+    return from_dict(ModelConfig, values["model"])

@@ -1,0 +1,44 @@
+"""The command line. Each verb has a file of its own; errors a user can mend become one sentence and exit code 2."""
+
+import sys
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from mambamatcher.cli import info, match
+from mambamatcher.errors import MambaMatcherError
+
+app = typer.Typer(
+    name="mambamatcher",
+    help="Find for a point on one object the same point on a different object of its kind.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+app.command("match")(match.match)
+app.command("info")(info.info)
+
+
+def _show_version(wanted: bool | None) -> None:
+    if wanted:
+        typer.echo(f"mambamatcher {version('mambamatcher')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    show_version: Annotated[
+        bool | None, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = None,
+) -> None:
+    """Semantic correspondence on the command line."""
+
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        app()
+    except MambaMatcherError as error:
+        typer.echo(f"mambamatcher: {error}", err=True)
+        sys.exit(2)

@@ -1,0 +1,57 @@
+"""`mambamatcher info`: what a preset costs, stage by stage."""
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+
+def info(
+    preset: Annotated[str, typer.Option(help="Which preset to look at.")] = "paper",
+    overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes to it.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Show parameters and operations of each stage, for one pair of images, beside the paper's figures.
+
+    Example: mambamatcher info --preset paper features.kernel_size=5
+    """
+    # torch is imported only once a command really runs
+    from rich.console import Console
+    from rich.table import Table
+
+    from mambamatcher.analysis.complexity import stages
+    from mambamatcher.config import override, to_dict
+    from mambamatcher.presets import PRESETS
+
+    config = override(PRESETS[preset](), overrides or [])
+    counted = stages(config)
+    if as_json:
+        typer.echo(json.dumps({"config": to_dict(config), "stages": [asdict(stage) for stage in counted]}, indent=2))
+        return
+    table = Table(title=f"{preset}: {config.side} px, one pair (a multiply-add is two operations)")
+    for column in ("stage", "parameters", "paper", "operations", "paper"):
+        table.add_column(column, justify="left" if column == "stage" else "right")
+    for stage in counted:
+        table.add_row(
+            stage.name,
+            f"{stage.parameters:,}",
+            stage.paper_parameters or "",
+            scaled(stage.flops),
+            stage.paper_flops or "",
+        )
+    console = Console()
+    console.print(table)
+    if any(stage.paper_parameters for stage in counted):
+        console.print(
+            "Columns 'paper' are quoted from its tables. The scan's 23.2 G is a formula printed there, whose terms "
+            "sum to 8.2 G."
+        )
+
+
+def scaled(flops: int) -> str:
+    """Write a number of operations with three digits and a unit."""
+    for unit, size in (("T", 1e12), ("G", 1e9), ("M", 1e6)):
+        if flops >= size:
+            return f"{flops / size:.3g} {unit}"
+    return str(flops)

@@ -1,0 +1,135 @@
+"""Configurations are frozen dataclasses: written to plain dictionaries, read back, and overridden by `key=value`.
+
+A field that holds one choice among several (a backbone, an aggregator) is declared with `choice(REGISTRY)`; in a
+dictionary its class is named by the key `kind`.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, Field, field, fields, is_dataclass
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from mambamatcher.errors import ConfigError
+from mambamatcher.registry import Registry, unknown
+
+Config = TypeVar("Config")
+REGISTRY = "registry"
+KIND = "kind"
+
+
+def choice(registry: Registry, **kwargs: Any) -> Any:
+    """Declare a field whose value is an instance of one of the registry's classes."""
+    return field(metadata={REGISTRY: registry}, **kwargs)
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """Turn a configuration into plain values that JSON can hold."""
+    plain: dict[str, Any] = {}
+    for each in fields(config):
+        value = getattr(config, each.name)
+        if is_dataclass(value):
+            kind = {KIND: each.metadata[REGISTRY].name_of(type(value))} if REGISTRY in each.metadata else {}
+            plain[each.name] = kind | to_dict(value)
+        else:
+            plain[each.name] = list(value) if isinstance(value, tuple) else value
+    return plain
+
+
+def from_dict(config_class: type[Config], values: Any, path: str = "") -> Config:
+    """Build a configuration from plain values; unknown keys and wrong types are refused by name."""
+    if not isinstance(values, Mapping):
+        raise ConfigError(
+            f"{path.rstrip('.') or 'the configuration'} must be a table of keys and values, got {values!r}"
+        )
+    declared: dict[str, Field] = {each.name: each for each in fields(config_class)}  # type: ignore[arg-type]
+    hints = get_type_hints(config_class)
+    given: dict[str, Any] = {}
+    for key, value in values.items():
+        if key not in declared:
+            raise unknown(
+                f"configuration key for {config_class.__name__}", f"{path}{key}", (path + n for n in declared)
+            )
+        given[key] = _read(declared[key], hints[key], value, path + key)
+    missing = [n for n, f in declared.items() if n not in given and f.default is f.default_factory is MISSING]
+    if missing:
+        raise ConfigError(f"configuration key {path}{missing[0]} is missing; {config_class.__name__} needs it")
+    return config_class(**given)
+
+
+def override(config: Config, assignments: Iterable[str]) -> Config:
+    """Return the configuration with `key.path=value` assignments applied; values are JSON, or plain words.
+
+    Choosing another kind (`features=attention` or `features.kind=attention`) starts from that kind's defaults.
+    """
+    values = to_dict(config)
+    for assignment in assignments:
+        path, separator, text = assignment.partition("=")
+        if not separator:
+            raise ConfigError(f"expected key=value, got {assignment!r}")
+        _assign(values, path.strip().split("."), _parse(text.strip()))
+    return from_dict(type(config), values)
+
+
+def _parse(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return {"none": None, "true": True, "false": False}.get(text.lower(), text)
+
+
+def _assign(values: dict[str, Any], path: list[str], value: Any) -> None:
+    for depth, key in enumerate(path[:-1]):
+        if key not in values:
+            known = [".".join([*path[:depth], name]) for name in values]
+            raise unknown("configuration key", ".".join(path[: depth + 1]), known)
+        if not isinstance(values[key], dict):
+            raise ConfigError(
+                f"configuration key {'.'.join(path[: depth + 1])} holds a value and has no key {path[depth + 1]}"
+            )
+        values = values[key]
+    last = path[-1]
+    if isinstance(values.get(last), dict) and value is None:
+        value = "none"  # a kind of that name, not the absence of a value
+    if last == KIND or (isinstance(values.get(last), dict) and isinstance(value, str)):
+        chosen = values if last == KIND else values[last]
+        chosen.clear()
+        chosen[KIND] = value
+    else:
+        values[last] = value
+
+
+def _read(declared: Field, hint: Any, value: Any, path: str) -> Any:
+    if REGISTRY not in declared.metadata:
+        return _coerce(hint, value, path)
+    if isinstance(value, str):
+        value = {KIND: value}
+    if not isinstance(value, Mapping) or KIND not in value:
+        raise ConfigError(f"{path} needs a key '{KIND}', one of: {', '.join(declared.metadata[REGISTRY])}")
+    rest = {key: each for key, each in value.items() if key != KIND}
+    return from_dict(declared.metadata[REGISTRY][value[KIND]], rest, f"{path}.")
+
+
+def _coerce(hint: Any, value: Any, path: str) -> Any:
+    """Return `value` as the annotated type, or say what was expected."""
+    origin = get_origin(hint)
+    if is_dataclass(hint):
+        return from_dict(hint, value, f"{path}.")  # type: ignore[arg-type]
+    if origin in (Union, UnionType):
+        options = get_args(hint)
+        if value is None and NoneType in options:
+            return None
+        return _coerce(next(option for option in options if option is not NoneType), value, path)
+    if origin is Literal:
+        if value not in get_args(hint):
+            raise unknown(f"value for {path}", str(value), map(str, get_args(hint)))
+        return value
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise ConfigError(f"{path} must be a list, got {value!r}")
+        return tuple(_coerce(get_args(hint)[0], each, f"{path}[{i}]") for i, each in enumerate(value))
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
+        raise ConfigError(f"{path} must be of type {hint.__name__}, got {value!r}")
+    return value

@@ -1,0 +1,21 @@
+"""Correlation maps and their aggregation: each row of the paper's correlation table, chosen by configuration."""
+
+from mambamatcher.correlation.base import CORRELATION_AGGREGATIONS, CorrelationConfig
+from mambamatcher.correlation.compute import correlation_map
+from mambamatcher.correlation.conv4d import Conv4dAggregation
+from mambamatcher.correlation.fastformer import FastFormerAggregation
+from mambamatcher.correlation.linear import LinearAggregation, MeanAggregation
+from mambamatcher.correlation.plain_mamba import PlainMamba4dAggregation
+from mambamatcher.correlation.similarity_scan import SimilarityScanAggregation
+
+__all__ = [
+    "CORRELATION_AGGREGATIONS",
+    "Conv4dAggregation",
+    "CorrelationConfig",
+    "FastFormerAggregation",
+    "LinearAggregation",
+    "MeanAggregation",
+    "PlainMamba4dAggregation",
+    "SimilarityScanAggregation",
+    "correlation_map",
+]

@@ -1,0 +1,74 @@
+"""Reading pictures safely and turning them into what a model takes."""
+
+import warnings
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from PIL import Image, ImageOps, UnidentifiedImageError
+from torch import Tensor
+
+from mambamatcher.errors import InputError
+
+MAX_PIXELS = 100_000_000  # 10,000 x 10,000; more is refused before anything is decoded
+
+ImageLike = str | PathLike[str] | Image.Image
+
+
+def load_image(image: ImageLike) -> Image.Image:
+    """Return an upright RGB picture; EXIF rotation is applied, so points refer to what a viewer shows."""
+    if isinstance(image, Image.Image):
+        _check_size(image, "the image")
+        return _upright_rgb(image, "the image")
+    path = Path(image)
+    if not path.is_file():
+        raise InputError(f"there is no image file at {path}")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # our own limit is stricter
+            opened = Image.open(path)
+    except UnidentifiedImageError as error:
+        empty = path.stat().st_size == 0
+        raise InputError(f"{path} is {'empty' if empty else 'not a picture in a format that can be read'}") from error
+    except (OSError, ValueError, Image.DecompressionBombError) as error:
+        raise InputError(f"cannot read the picture {path}: {error}") from error
+    with opened:
+        _check_size(opened, str(path))
+        return _upright_rgb(opened, str(path))
+
+
+def _check_size(image: Image.Image, name: str) -> None:
+    width, height = image.size
+    if not width or not height:
+        raise InputError(f"{name} is empty: {width}x{height} pixels")
+    if width * height > MAX_PIXELS:
+        raise InputError(
+            f"{name} has {width}x{height} pixels, more than the {MAX_PIXELS:,} allowed; make it smaller first"
+        )
+
+
+def _upright_rgb(image: Image.Image, name: str) -> Image.Image:
+    try:
+        upright = ImageOps.exif_transpose(image)
+        if upright.mode.startswith(("I", "F")):  # 16-bit and float greys: Pillow would clip them at 255
+            upright = _stretched(upright)
+        if upright.has_transparency_data:
+            upright = Image.alpha_composite(Image.new("RGBA", upright.size, "white"), upright.convert("RGBA"))
+        return upright.convert("RGB")
+    except (OSError, ValueError, SyntaxError, IndexError, EOFError, TypeError, MemoryError) as error:
+        raise InputError(f"cannot decode {name}: {error}") from error
+
+
+def _stretched(image: Image.Image) -> Image.Image:
+    """Bring greys of more than 8 bits to 8: 16-bit by their full range, others by what they hold."""
+    values = np.nan_to_num(np.asarray(image, dtype=np.float64))
+    low, high = (0.0, 65535.0) if image.mode.startswith("I;16") else (values.min(), values.max())
+    return Image.fromarray(np.uint8(np.clip((values - low) / max(high - low, 1e-12), 0, 1) * 255.0))
+
+
+def to_tensor(image: Image.Image, side: int) -> Float[Tensor, "3 side side"]:
+    """Resize to a square, without keeping the aspect ratio, with values in [0, 1]."""
+    resized = image.resize((side, side), Image.Resampling.BILINEAR, reducing_gap=3.0)
+    return torch.from_numpy(np.array(resized)).permute(2, 0, 1).float() / 255.0

@@ -1,0 +1,36 @@
+"""A transformer block over one set of tokens, attending to itself or to another set."""
+
+import torch.nn.functional as F
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor, nn
+
+
+class AttentionBlock(nn.Module):
+    """Pre-norm attention and feed-forward, each with its residual."""
+
+    def __init__(self, width: int, heads: int, hidden_ratio: int = 4) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm_tokens = nn.LayerNorm(width)
+        self.norm_context = nn.LayerNorm(width)
+        self.query = nn.Linear(width, width)
+        self.key_value = nn.Linear(width, 2 * width)
+        self.out = nn.Linear(width, width)
+        self.feed_forward = nn.Sequential(
+            nn.LayerNorm(width),
+            nn.Linear(width, hidden_ratio * width),
+            nn.GELU(),
+            nn.Linear(hidden_ratio * width, width),
+        )
+
+    def forward(
+        self, tokens: Float[Tensor, "batch position width"], context: Float[Tensor, "batch other width"]
+    ) -> Float[Tensor, "batch position width"]:
+        """Let every token gather from the context; self-attention has `context = tokens`."""
+        query = self.query(self.norm_tokens(tokens))
+        key, value = self.key_value(self.norm_context(context)).chunk(2, dim=-1)
+        query, key, value = (rearrange(x, "b n (head d) -> b head n d", head=self.heads) for x in (query, key, value))
+        attended = F.scaled_dot_product_attention(query, key, value)
+        tokens = tokens + self.out(rearrange(attended, "b head n d -> b n (head d)"))
+        return tokens + self.feed_forward(tokens)

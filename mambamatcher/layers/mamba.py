@@ -1,0 +1,96 @@
+"""The Mamba block: a gated, input-dependent state-space model along one sequence (Sec. 3)."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from mambamatcher.errors import ConfigError
+from mambamatcher.ops.selective_scan import DISCRETIZATIONS, selective_scan
+from mambamatcher.registry import unknown
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MambaSettings:
+    """Sizes of one block, by their names in the Mamba papers."""
+
+    state: int = 16
+    conv: int = 4
+    expand: int = 2
+    rank: int | None = None  # of Δ's projection; None is Mamba's "auto", width / 16 rounded up
+    discretization: str = "euler"
+
+    def __post_init__(self) -> None:
+        for name in ("state", "conv", "expand"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"mamba.{name} must be at least 1, got {getattr(self, name)}")
+        if self.discretization not in DISCRETIZATIONS:
+            raise unknown("discretization", self.discretization, DISCRETIZATIONS)
+
+
+class Mamba(nn.Module):
+    """One Mamba block. Parameters are named and shaped as in mamba_ssm, so its checkpoints load.
+
+    `directions` > 0 adds PlainMamba's direction-aware update: each step's B is shifted by a learnt vector for the
+    direction in which the scan moved to reach it.
+    """
+
+    def __init__(self, width: int, settings: MambaSettings, directions: int = 0) -> None:
+        super().__init__()
+        inner = settings.expand * width
+        self.rank = settings.rank or math.ceil(width / 16)
+        self.state = settings.state
+        self.discretization = settings.discretization
+        self.in_proj = nn.Linear(width, 2 * inner, bias=False)
+        self.conv1d = nn.Conv1d(inner, inner, settings.conv, groups=inner, padding=settings.conv - 1)
+        self.x_proj = nn.Linear(inner, self.rank + 2 * settings.state, bias=False)
+        self.dt_proj = nn.Linear(self.rank, inner)
+        self.A_log = nn.Parameter(torch.arange(1.0, settings.state + 1).log().repeat(inner, 1))
+        self.D = nn.Parameter(torch.ones(inner))
+        self.out_proj = nn.Linear(inner, width, bias=False)
+        self.direction_B = nn.Parameter(torch.zeros(directions, settings.state)) if directions else None
+        self._initialise_delta()
+
+    def _initialise_delta(self, low: float = 1e-3, high: float = 1e-1) -> None:
+        """Start Δ log-uniform in [low, high], as Mamba does, by inverting the softplus."""
+        bound = self.rank**-0.5
+        nn.init.uniform_(self.dt_proj.weight, -bound, bound)
+        delta = torch.empty_like(self.dt_proj.bias).uniform_(math.log(low), math.log(high)).exp()
+        with torch.no_grad():
+            self.dt_proj.bias.copy_(delta + torch.log(-torch.expm1(-delta)))
+
+    def forward(self, sequence: Float[Tensor, "batch position width"]) -> Float[Tensor, "batch position width"]:
+        """Scan the sequence from its first position to its last."""
+        inner, gate = self.in_proj(sequence).chunk(2, dim=-1)
+        return self.out_proj(self.scan(inner, gate))
+
+    def scan(
+        self,
+        inner: Float[Tensor, "batch position inner"],
+        gate: Float[Tensor, "batch position inner"] | None,
+        direction: Int[Tensor, " position"] | None = None,
+    ) -> Float[Tensor, "batch position inner"]:
+        """Convolve causally, then scan; what lies between the input and the output projection."""
+        length = inner.shape[1]
+        u = F.silu(self.conv1d(rearrange(inner, "b l d -> b d l"))[..., :length])
+        delta, B, C = self.x_proj(rearrange(u, "b d l -> b l d")).split([self.rank, self.state, self.state], dim=-1)
+        if self.direction_B is not None and direction is not None:
+            B = B + self.direction_B[direction]
+        y = selective_scan(
+            u,
+            rearrange(delta @ self.dt_proj.weight.T, "b l d -> b d l"),
+            -torch.exp(self.A_log.float()),
+            rearrange(B, "b l n -> b n l"),
+            rearrange(C, "b l n -> b n l"),
+            self.D.float(),
+            z=None if gate is None else rearrange(gate, "b l d -> b d l"),
+            delta_bias=self.dt_proj.bias.float(),
+            delta_softplus=True,
+            discretization=self.discretization,
+        )
+        assert isinstance(y, Tensor)  # and not (y, last state), which was not asked for
+        return rearrange(y, "b d l -> b l d")

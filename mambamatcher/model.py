@@ -1,0 +1,98 @@
+"""MambaMatcher, whole: images and source points in, target points out (Sec. 4)."""
+
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from mambamatcher.backbones import BACKBONES, BackboneConfig, VitConfig
+from mambamatcher.config import choice
+from mambamatcher.correlation import (
+    CORRELATION_AGGREGATIONS,
+    CorrelationConfig,
+    SimilarityScanAggregation,
+    correlation_map,
+)
+from mambamatcher.errors import ConfigError, InputError
+from mambamatcher.features import FEATURE_AGGREGATIONS, ConvAggregation, FeatureConfig
+from mambamatcher.transfer import Transfer, transfer_points
+
+Images = Float[Tensor, "batch 3 height width"]
+Features = Float[Tensor, "batch level channel h w"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelConfig:
+    """The paper's model; each part can be exchanged for any of its registry."""
+
+    side: int = 420  # images are resized to this square before the model sees them
+    backbone: BackboneConfig = choice(BACKBONES, default_factory=VitConfig)
+    features: FeatureConfig = choice(FEATURE_AGGREGATIONS, default_factory=ConvAggregation)
+    correlation: CorrelationConfig = choice(CORRELATION_AGGREGATIONS, default_factory=SimilarityScanAggregation)
+    transfer: Transfer = field(default_factory=Transfer)
+
+    def __post_init__(self) -> None:
+        if self.side < 1:
+            raise ConfigError(f"side must be positive, got {self.side}")
+
+
+class MambaMatcher(nn.Module):
+    """The model sees only tensors: images in [0, 1], points in the unit frame."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.backbone = config.backbone.build()
+        if config.side % self.backbone.stride:
+            nearest = max(1, round(config.side / self.backbone.stride)) * self.backbone.stride
+            raise ConfigError(
+                f"side {config.side} does not divide into patches of {self.backbone.stride}; use {nearest}"
+            )
+        self.features = config.features.build(self.backbone.channels)
+        self.correlation = config.correlation.build(len(self.backbone.level_channels))
+
+    def extract(self, images: Images) -> Features:
+        """Compute the backbone's multi-level features."""
+        return self.backbone(images)
+
+    def refine(
+        self, source: Float[Tensor, "batch level channel hs ws"], target: Float[Tensor, "batch level channel ht wt"]
+    ) -> Float[Tensor, "batch hs ws ht wt"]:
+        """Aggregate both images' features, correlate them and refine the correlation map."""
+        source, target = self.features(source, target)
+        return self.correlation(correlation_map(source, target))
+
+    def forward(
+        self,
+        source_images: Float[Tensor, "batch 3 source_height source_width"],
+        target_images: Float[Tensor, "batch 3 target_height target_width"],
+        points: Float[Tensor, "batch keypoint 2"],
+        present: Bool[Tensor, "batch keypoint"] | None = None,
+    ) -> Float[Tensor, "batch keypoint 2"]:
+        """Carry source points to the target images.
+
+        Pairs may have different numbers of points: `present` marks the real ones, and whatever stands in the other
+        places is carried along as the image's centre.
+        """
+        if points.shape[1] == 0:
+            raise InputError("there are no points to transfer; give at least one per batch")
+        if present is not None:
+            points = points.where(present[..., None], 0.0)
+        if not bool(((points >= -1) & (points <= 1)).all()):
+            worst = points.detach().abs().max().item()
+            raise InputError(f"points must lie in the unit frame [-1, 1], got a coordinate of size {worst:.3g}")
+        refined = self.refine(self.extract(source_images), self.extract(target_images))
+        radius = self.config.transfer.training_radius if self.training else self.config.transfer.radius
+        return transfer_points(refined, points, self.config.transfer, radius)
+
+
+def count_parameters(module: nn.Module) -> int:
+    """Count a module's parameters, trained or not."""
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def build_untrained(config: ModelConfig) -> MambaMatcher:
+    """Make a model without allocating or loading any weights, to look at its shape and size."""
+    with torch.device("meta"):
+        return MambaMatcher(config)

@@ -1,0 +1,1 @@
+"""What the CPU kernels share: vectors, elementary functions, compilation and threads."""

@@ -1,0 +1,82 @@
+"""Elementary functions of eight floats, to about 2e-7 relative.
+
+The polynomials are minimax fits. That of 2**x is exact at 0, because there it describes the slowest modes of the scan,
+where an error would compound over thousands of steps.
+"""
+
+import math
+
+import numpy as np
+
+from mambamatcher.ops.native.build import inlined
+from mambamatcher.ops.native.lanes import Lanes, at_least, at_most, low_bits_as_power_of_two, splat, where_one
+
+ZERO, HALF, ONE, TWO = (np.float32(value) for value in (0.0, 0.5, 1.0, 2.0))
+LOG2_E, LN_2 = np.float32(1 / math.log(2)), np.float32(math.log(2))
+
+# Added to x, it leaves round(x) + 127 in the low bits: the exponent field of 2 ** round(x).
+_ROUNDING = np.float32(1.5 * 2**23 + 127)
+_LOWEST, _HIGHEST = np.float32(-127), np.float32(128)  # the exponents of 0 and of infinity
+
+# (2**f - 1) / f on [-1/2, 1/2]
+_Q0, _Q1, _Q2, _Q3, _Q4 = (np.float32(c) for c in (0.69314718, 0.24022348, 0.055503331, 0.0096663730, 0.0013400436))
+# 2 atanh(s) / s in powers of s**2, s in [0, 1/3]
+_L0, _L1, _L2, _L3, _L4 = (np.float32(c) for c in (2.0, 0.66666311, 0.40025115, 0.27957666, 0.28191546))
+
+
+@inlined
+def split_exp2(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
+    """Return 2**round(x), and f and q such that 2**x = 2**round(x) * (1 + f * q)."""
+    x = at_most(at_least(x, splat(_LOWEST)), splat(_HIGHEST))
+    rounded = x + splat(_ROUNDING)
+    f = x - (rounded - splat(_ROUNDING))
+    q = splat(_Q0) + f * (splat(_Q1) + f * (splat(_Q2) + f * (splat(_Q3) + f * splat(_Q4))))
+    return low_bits_as_power_of_two(rounded), f, q
+
+
+@inlined
+def exp2(x: Lanes) -> Lanes:
+    """Return 2**x; results below 1.2e-38 are 0."""
+    scale, f, q = split_exp2(x)
+    return (splat(ONE) + f * q) * scale
+
+
+@inlined
+def sigmoid(x: Lanes) -> Lanes:
+    """Return 1 / (1 + exp(-x))."""
+    return splat(ONE) / (splat(ONE) + exp2(x * splat(-LOG2_E)))
+
+
+@inlined
+def softplus(x: Lanes) -> Lanes:
+    """Return log(1 + exp(x)), as accurate for very negative x as elsewhere."""
+    magnitude = at_least(x, splat(ZERO) - x)
+    y = exp2(magnitude * splat(-LOG2_E))
+    s = y / (splat(TWO) + y)
+    r = s * s
+    log1p = s * (splat(_L0) + r * (splat(_L1) + r * (splat(_L2) + r * (splat(_L3) + r * splat(_L4)))))
+    return at_least(x, splat(ZERO)) + log1p
+
+
+@inlined
+def hold(x: Lanes, decay_rate: Lanes, delta: Lanes) -> Lanes:
+    """Return (exp(delta * A) - 1) / A, the zero-order hold's step, where x = delta * A * log2(e) = delta * decay_rate.
+
+    Near zero it is delta times a polynomial, so that neither cancellation nor A = 0 does harm.
+    """
+    scale, f, q = split_exp2(x)
+    far = ((splat(ONE) + f * q) * scale - splat(ONE)) * splat(LOG2_E) / decay_rate
+    return where_one(scale, delta * splat(LOG2_E) * q, far)
+
+
+@inlined
+def hold_slope(x: Lanes, decay_rate: Lanes, delta: Lanes, decay: Lanes, held: Lanes) -> Lanes:
+    """Return the derivative of `hold` by A: (delta * exp(delta * A) - hold) / A, or its series near zero."""
+    scale, f, _ = split_exp2(x)
+    e = f * splat(LN_2)
+    series = splat(np.float32(1 / 144)) + e * splat(np.float32(1 / 840))
+    series = splat(HALF) + e * (
+        splat(np.float32(1 / 3)) + e * (splat(np.float32(1 / 8)) + e * (splat(np.float32(1 / 30)) + e * series))
+    )
+    far = (delta * decay - held) * splat(LOG2_E) / decay_rate
+    return where_one(scale, delta * delta * series, far)

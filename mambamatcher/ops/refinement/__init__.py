@@ -1,0 +1,144 @@
+"""The refinement of a correlation map, fused for inference on the CPU (Sec. 4.2).
+
+From the tokens of a sequence to one score each: projection, causal convolution, SiLU, Δ/B/C, scan, gate, output
+projection, residual and final projection, piece by piece, so that nothing of size tokens × inner is ever stored. The
+output projection and the final one are both linear, so they are one vector here.
+"""
+
+from collections.abc import Mapping
+from itertools import pairwise, product
+from typing import NamedTuple, Self
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from mambamatcher.errors import InputError
+from mambamatcher.ops.native.lanes import LANES
+from mambamatcher.ops.native.memory import empty_as
+from mambamatcher.ops.native.threads import run, thread_count
+from mambamatcher.ops.refinement.kernels import ROWS, combine, project, scan
+from mambamatcher.ops.selective_scan.cpu.tiles import STEPS
+
+PIECE = 4096  # positions whose intermediates stay in the cache
+
+
+class BlockWeights(NamedTuple):
+    """The parameters of one Mamba block, named as there."""
+
+    in_proj: Float[Tensor, "two_inner level"]
+    conv_weight: Float[Tensor, "inner 1 tap"]
+    conv_bias: Float[Tensor, " inner"]
+    x_proj: Float[Tensor, "outputs inner"]
+    dt_weight: Float[Tensor, "inner rank"]
+    dt_bias: Float[Tensor, " inner"]
+    A_log: Float[Tensor, "inner state"]
+    D: Float[Tensor, " inner"]
+    out_proj: Float[Tensor, "level inner"]
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Tensor]) -> Self:
+        """Take them from a block's `state_dict()`."""
+        convolution, delta = ("conv1d.weight", "conv1d.bias"), ("dt_proj.weight", "dt_proj.bias")
+        names = ("in_proj.weight", *convolution, "x_proj.weight", *delta, "A_log", "D", "out_proj.weight")
+        return cls(*(state[name].detach().float() for name in names))
+
+
+class Head(NamedTuple):
+    """What surrounds the block: an optional LayerNorm before it, the residual, and the projection to one score."""
+
+    weight: Float[Tensor, "1 level"]
+    bias: Float[Tensor, " 1"]
+    norm_weight: Float[Tensor, " level"] | None = None
+    norm_bias: Float[Tensor, " level"] | None = None
+    residual: bool = True
+
+
+def refine(
+    sequence: Float[Tensor, "batch position level"],
+    order: Int[Tensor, "batch position"],
+    block: BlockWeights,
+    head: Head,
+    discretization: str = "euler",
+) -> Float[Tensor, "batch position"]:
+    """Scan the tokens in the given order and return their scores at their original positions; no gradients."""
+    if sequence.device.type != "cpu" or 0 in sequence.shape:
+        raise InputError(f"expected tokens on the CPU, at least one, got {tuple(sequence.shape)} on {sequence.device}")
+    batch, positions, _ = sequence.shape
+    sequence = sequence.detach().float()
+    # Each token is fetched on its own: its levels must lie side by side.
+    tokens, orders = (sequence if sequence.stride(2) == 1 else sequence.contiguous()).numpy(), order.numpy()
+    scores = empty_as(torch.empty(batch, positions, device="meta"))
+    project_weights, scan_weights, normed = _pack(block, head)
+    inner, state = scan_weights[0].shape[1], block.A_log.shape[1]
+    pieces = [_piece(inner, project_weights[3].shape[1], min(PIECE, positions)) for _ in range(batch)]
+    states = np.zeros((batch, inner // LANES, state * LANES), np.float32)
+    parts = -(-thread_count() // batch)
+    zoh = discretization == "zoh"
+    outputs = scores.numpy()
+    for start in range(0, positions, PIECE):
+        count = min(PIECE, positions - start)
+        rows, blocks = _cuts(count, parts, STEPS), _cuts(inner // LANES, parts, 1)
+        run(
+            project,
+            [
+                (tokens[b], orders[b], project_weights, normed, pieces[b], outputs[b], start, *part)
+                for b, part in product(range(batch), rows)
+            ],
+        )
+        run(
+            scan,
+            [(scan_weights, zoh, pieces[b], states[b], count, *part) for b, part in product(range(batch), blocks)],
+        )
+        run(combine, [(orders[b], pieces[b], outputs[b], start, count) for b in range(batch)])
+    return scores
+
+
+def _cuts(count: int, parts: int, unit: int) -> list[tuple[int, int]]:
+    """Cut a range into about equal parts at multiples of `unit`."""
+    units = -(-count // unit)
+    bounds = [min(units * part // parts * unit, count) for part in range(parts + 1)]
+    return [(first, last) for first, last in pairwise(bounds) if first < last]
+
+
+def _piece(inner: int, outputs: int, rows: int) -> tuple[np.ndarray, ...]:
+    """Allocate the intermediates of a piece, with a few rows to spare for products of several rows at once."""
+    shapes = ((rows + ROWS, inner), (rows + ROWS, inner), (rows + ROWS, outputs), (inner // LANES, rows))
+    return tuple(np.zeros(shape, np.float32) for shape in shapes)
+
+
+def _pack(block: BlockWeights, head: Head) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...], bool]:
+    """Lay the weights out as the kernels read them: transposed, and with channels padded to whole vectors."""
+    state = block.A_log.shape[1]
+    rank = block.dt_weight.shape[1]
+    x, z = block.in_proj.chunk(2)
+    dt, B, C = block.x_proj.split([rank, state, state])
+    own = head.weight[0] if head.residual else torch.zeros_like(head.weight[0])
+    norm = torch.zeros(2, own.numel())
+    if head.norm_weight is not None:
+        norm[0] = head.norm_weight
+        norm[1] = 0 if head.norm_bias is None else head.norm_bias
+    project_weights = (
+        torch.cat([_padded(x.T), _padded(z.T)], dim=1),
+        _padded(block.conv_weight[:, 0].T),
+        _padded(block.conv_bias),
+        _padded(_padded(torch.cat([B, C, dt])).T),
+        norm,
+        torch.cat([own, head.bias]),
+    )
+    rates = -block.A_log.float().exp() / np.log(2)
+    scan_weights = (
+        _padded(block.dt_weight.T),
+        _padded(block.dt_bias),
+        _padded(rates.T).unflatten(1, (-1, LANES)).transpose(0, 1).flatten(1),
+        _padded(block.D),
+        _padded(head.weight[0] @ block.out_proj),
+    )
+    packed = [tuple(t.detach().contiguous().numpy() for t in group) for group in (project_weights, scan_weights)]
+    return packed[0], packed[1], head.norm_weight is not None
+
+
+def _padded(tensor: Tensor) -> Tensor:
+    return F.pad(tensor, (0, -tensor.shape[-1] % LANES))

@@ -1,0 +1,181 @@
+"""The compiled steps of the fused refinement; one piece of the sequence fits in the cache.
+
+`project` takes tokens to what the scan needs, position by position; `scan` runs through a piece, eight channels at a
+time, and leaves each block's share of the scores; `combine` adds the shares. Positions of a piece are independent in
+the first, channels in the second: that is what the threads share out, and no result depends on how.
+"""
+
+import numpy as np
+from numba import boolean, float32, int64, types
+
+from mambamatcher.ops.native.build import inlined, kernel
+from mambamatcher.ops.native.functions import ONE, ZERO, sigmoid, softplus
+from mambamatcher.ops.native.lanes import LANES, load, splat, spread, store, total
+from mambamatcher.ops.selective_scan.cpu.forward import advance
+from mambamatcher.ops.selective_scan.cpu.tiles import STEPS
+
+ROWS = 4  # positions that a matrix product takes together, so that each weight is read once for all of them
+
+_PROJECT_WEIGHTS = types.Tuple(
+    [
+        float32[:, ::1],  # input projection (level, 2 inner)
+        float32[:, ::1],  # convolution (tap, inner)
+        float32[::1],  # its bias (inner,)
+        float32[:, ::1],  # projection to B, C and Δ (inner, 2 state + rank)
+        float32[:, ::1],  # norm: weight and bias (2, level)
+        float32[::1],  # what a token adds to its own score (level + 1,), the last for the bias
+    ]
+)
+_SCAN_WEIGHTS = types.Tuple(
+    [
+        float32[:, ::1],  # Δ's projection (rank, inner)
+        float32[::1],  # its bias (inner,)
+        float32[:, ::1],  # decay rates (block, state × 8)
+        float32[::1],  # D (inner,)
+        float32[::1],  # output and final projection in one (inner,)
+    ]
+)
+# u and z (row, inner), projections (row, 2 state + rank), shares of the scores (block, row)
+_PIECE = types.UniTuple(float32[:, ::1], 4)
+
+
+@inlined
+def multiply(rows: np.ndarray, count: int, weight: np.ndarray, first: int, last: int, out: np.ndarray, at: int) -> None:
+    """Multiply `count` rows with columns first … last - 1 of a matrix, into the rows of `out` from `at` on.
+
+    All sizes but `count` are multiples of what is done at once; up to three rows after the last are written too.
+    """
+    inputs, outputs = weight.shape
+    for row in range(0, count, ROWS):
+        source, target = row * inputs, (at + row) * out.shape[1]
+        for column in range(first, last, LANES):
+            a, b, c, d = splat(ZERO), splat(ZERO), splat(ZERO), splat(ZERO)
+            for k in range(inputs):
+                w = load(weight, k * outputs + column)
+                a = a + spread(rows, source + k) * w
+                b = b + spread(rows, source + inputs + k) * w
+                c = c + spread(rows, source + 2 * inputs + k) * w
+                d = d + spread(rows, source + 3 * inputs + k) * w
+            place = target + column - first
+            store(out, place, a)
+            store(out, place + out.shape[1], b)
+            store(out, place + 2 * out.shape[1], c)
+            store(out, place + 3 * out.shape[1], d)
+
+
+@inlined
+def normalise(row: np.ndarray, norm: np.ndarray) -> None:
+    """Apply a LayerNorm to one token, in place."""
+    mean, square = ZERO, ZERO
+    for value in row:
+        mean += value
+    mean /= np.float32(row.size)
+    for value in row:
+        square += (value - mean) * (value - mean)
+    scale = ONE / np.sqrt(square / np.float32(row.size) + np.float32(1e-5))
+    for level in range(row.size):
+        row[level] = (row[level] - mean) * scale * norm[0, level] + norm[1, level]
+
+
+@inlined
+def read_tokens(
+    sequence: np.ndarray, order: np.ndarray, start: int, rows: np.ndarray, norm: np.ndarray, normed: bool
+) -> None:
+    """Fetch the tokens at positions start, start + 1, … of the order; outside the sequence they are zero."""
+    for row in range(rows.shape[0]):
+        position = start + row
+        if position < 0 or position >= order.size:
+            rows[row] = ZERO
+            continue
+        rows[row] = sequence[order[position]]
+        if normed:
+            normalise(rows[row], norm)
+
+
+@inlined
+def convolve(x: np.ndarray, steps: int, taps: np.ndarray, bias: np.ndarray, out: np.ndarray, at: int) -> None:
+    """Convolve rows causally and apply SiLU; row t of the result uses rows t … t + taps - 1."""
+    inner = x.shape[1]
+    for t in range(steps):
+        for column in range(0, inner, LANES):
+            value = load(bias, column)
+            for tap in range(taps.shape[0]):
+                value = value + load(taps, tap * inner + column) * load(x, (t + tap) * inner + column)
+            store(out, (at + t) * inner + column, value * sigmoid(value))
+
+
+@kernel(types.void(float32[:, :], int64[:], _PROJECT_WEIGHTS, boolean, _PIECE, float32[:], int64, int64, int64))
+def project(
+    sequence: np.ndarray,
+    order: np.ndarray,
+    weights: tuple,
+    normed: bool,
+    piece: tuple,
+    scores: np.ndarray,
+    start: int,
+    first: int,
+    last: int,
+) -> None:
+    """Prepare rows first … last - 1 of the piece that begins at position `start`, and begin their scores."""
+    in_weight, taps, taps_bias, x_weight, norm, own = weights
+    u, z, projections, _ = piece
+    levels, inner, halo = in_weight.shape[0], taps.shape[1], taps.shape[0] - 1
+    height = -(-(STEPS + halo) // ROWS) * ROWS
+    rows = np.empty((height, levels), np.float32)
+    x = np.empty((height, inner), np.float32)
+    for row in range(first, last, STEPS):
+        steps = min(STEPS, last - row)
+        read_tokens(sequence, order, start + row - halo, rows, norm, normed)
+        multiply(rows, steps + halo, in_weight, 0, inner, x, 0)
+        multiply(rows[halo:], steps, in_weight, inner, 2 * inner, z, row)
+        convolve(x, steps, taps, taps_bias, u, row)
+        multiply(u[row:], steps, x_weight, 0, x_weight.shape[1], projections, row)
+        for t in range(steps):
+            position = order[start + row + t]
+            score = own[levels]
+            for level in range(levels):
+                score += own[level] * sequence[position, level]
+            scores[position] = score
+
+
+@kernel(types.void(_SCAN_WEIGHTS, boolean, _PIECE, float32[:, ::1], int64, int64, int64))
+def scan(weights: tuple, zoh: bool, piece: tuple, states: np.ndarray, count: int, first: int, last: int) -> None:
+    """Scan blocks first … last - 1 through a piece of `count` rows, carrying their states on."""
+    delta_weight, delta_bias, rates, skip, fold = weights
+    u, z, projections, shares = piece
+    rank, inner = delta_weight.shape
+    modes, width = states.shape[1] // LANES, projections.shape[1]
+    u_tile, delta_tile = np.empty(STEPS * LANES, np.float32), np.empty(STEPS * LANES, np.float32)
+    y_tile = np.empty(STEPS * LANES, np.float32)
+    b_tile, c_tile = np.empty(STEPS * modes, np.float32), np.empty(STEPS * modes, np.float32)
+    tiles = (u_tile, delta_tile, b_tile, c_tile, y_tile)
+    for row in range(0, count, STEPS):
+        steps = min(STEPS, count - row)
+        for t in range(steps):
+            b_tile[t * modes : (t + 1) * modes] = projections[row + t, :modes]
+            c_tile[t * modes : (t + 1) * modes] = projections[row + t, modes : 2 * modes]
+        for block in range(first, last):
+            column = block * LANES
+            for t in range(steps):
+                delta = load(delta_bias, column)
+                for r in range(rank):
+                    low_rank = spread(projections, (row + t) * width + 2 * modes + r)
+                    delta = delta + low_rank * load(delta_weight, r * inner + column)
+                store(delta_tile, t * LANES, softplus(delta))
+                store(u_tile, t * LANES, load(u, (row + t) * inner + column))
+            advance(tiles, rates, rates, states, block * modes * LANES, zoh, False, steps)
+            for t in range(steps):
+                gate = load(z, (row + t) * inner + column)
+                out = load(y_tile, t * LANES) + load(skip, column) * load(u_tile, t * LANES)
+                shares[block, row + t] = total(out * (gate * sigmoid(gate)) * load(fold, column))
+
+
+@kernel(types.void(int64[:], _PIECE, float32[:], int64, int64))
+def combine(order: np.ndarray, piece: tuple, scores: np.ndarray, start: int, count: int) -> None:
+    """Add the blocks' shares to the scores, in the order of the blocks."""
+    shares = piece[3]
+    for row in range(count):
+        score = scores[order[start + row]]
+        for block in range(shares.shape[0]):
+            score += shares[block, row]
+        scores[order[start + row]] = score

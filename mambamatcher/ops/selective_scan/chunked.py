@@ -1,0 +1,92 @@
+"""The scan in plain PyTorch, on any device, with bounded memory.
+
+The sequence is cut into pieces, one after the other, and a piece into rows. All rows of a piece advance together, each
+from a zero state; then the state left by the rows before is added, faded by the decay since. Only products of decays
+occur, never quotients of cumulative ones, so nothing overflows.
+"""
+
+import torch
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from mambamatcher.ops.selective_scan.arguments import ScanInputs, same_groups
+from mambamatcher.ops.selective_scan.reference import discretise, finish, step_sizes
+
+_ROW, _ROWS = 32, 64
+
+
+def scan_chunked(inputs: ScanInputs, softplus: bool, zoh: bool) -> tuple[Tensor, Tensor]:
+    """Return outputs and last state; the backward pass computes each piece again instead of storing it."""
+    delta = step_sizes(inputs, softplus)
+    B, C = same_groups(inputs.B, inputs.C)
+    state = inputs.A.new_zeros(inputs.u.shape[0], *inputs.A.shape)
+    outputs = []
+    for start in range(0, inputs.u.shape[-1], _ROW * _ROWS):
+        piece = slice(start, start + _ROW * _ROWS)
+        B_piece, C_piece = (t if t.ndim == 2 else t[..., piece] for t in (B, C))
+        arguments = (inputs.u[..., piece], delta[..., piece], inputs.A, B_piece, C_piece, state, zoh)
+        if torch.is_grad_enabled():
+            y, state = checkpoint(_scan_piece, *arguments, use_reentrant=False)
+        else:
+            y, state = _scan_piece(*arguments)
+        outputs.append(y)
+    return finish(torch.cat(outputs, dim=-1), inputs), state
+
+
+def _scan_piece(
+    u: Float[Tensor, "batch dim length"],
+    delta: Float[Tensor, "batch dim length"],
+    A: Float[Tensor, "dim state"],
+    B: Float[Tensor, "..."],
+    C: Float[Tensor, "..."],
+    state: Float[Tensor, "batch dim state"],
+    zoh: bool,
+) -> tuple[Float[Tensor, "batch dim length"], Float[Tensor, "batch dim state"]]:
+    length = u.shape[-1]
+    # A step missing from the last row has Δ = 0: it keeps the state and adds nothing.
+    delta = _in_rows(delta)
+    decays, drives = discretise(delta, A, zoh)
+    drives = drives * _in_rows(u)[..., None]
+    B_steps, C_steps = (_per_step(tensor, len(delta)) for tensor in (B, C))
+
+    local, faded = torch.zeros_like(decays[0]), torch.ones_like(decays[0])
+    states, fades = [], []
+    for decay, drive, B_step in zip(decays, drives, B_steps, strict=True):
+        local, faded = decay * local + _scale(drive, B_step), decay * faded
+        states.append(local)
+        fades.append(faded)
+    entering = []
+    for row_fade, row_state in zip(faded, local, strict=True):
+        entering.append(state)
+        state = row_fade * state + row_state
+    before = torch.stack(entering)
+    y = torch.stack(
+        [_scale(h + f * before, C_step).sum(-1) for h, f, C_step in zip(states, fades, C_steps, strict=True)]
+    )
+    return rearrange(y, "step row b d -> b d (row step)")[..., :length], state
+
+
+def _in_rows(tensor: Float[Tensor, "batch dim length"]) -> Float[Tensor, "step row batch dim"]:
+    missing = -tensor.shape[-1] % _ROW
+    return rearrange(F.pad(tensor, (0, missing)), "b d (row step) -> step row b d", step=_ROW)
+
+
+def _per_step(projection: Float[Tensor, "..."], steps: int) -> list[Tensor]:
+    """Cut B or C into steps, each of (row, batch, group, state) or, if constant, of (dim, state)."""
+    if projection.ndim == 2:
+        return [projection] * steps
+    rows = _in_rows(projection.flatten(1, 2))
+    return list(rows.unflatten(-1, projection.shape[1:3]))
+
+
+def _scale(
+    modes: Float[Tensor, "row batch dim state"], projection: Float[Tensor, "..."]
+) -> Float[Tensor, "row batch dim state"]:
+    """Multiply every mode with B or C, which the channels of a group share."""
+    if projection.ndim == 2:
+        return modes * projection
+    grouped = modes.unflatten(2, (projection.shape[2], -1))
+    return (grouped * projection.unsqueeze(3)).flatten(2, 3)

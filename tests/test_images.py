@@ -1,0 +1,102 @@
+import io
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from mambamatcher import images
+from mambamatcher.errors import InputError
+from mambamatcher.images import load_image, to_tensor
+
+
+def picture(width: int = 6, height: int = 4) -> Image.Image:
+    values = np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    return Image.fromarray(values)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_pictures_come_upright_whatever_their_exif_says(orientation, tmp_path):
+    # what must be done to the upright picture for a camera to store it under each orientation
+    undo = {2: [0], 3: [3], 4: [1], 5: [5], 6: [2], 7: [6], 8: [4]}
+    stored = picture()
+    for operation in undo.get(orientation, []):
+        stored = stored.transpose(Image.Transpose(operation))
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    stored.save(tmp_path / "a.png", exif=exif)
+    assert np.array_equal(np.asarray(load_image(tmp_path / "a.png")), np.asarray(picture()))
+    assert np.array_equal(np.asarray(load_image(Image.open(tmp_path / "a.png"))), np.asarray(picture()))
+
+
+def sixteen_bits(grey: Image.Image) -> Image.Image:
+    return Image.fromarray(np.asarray(grey).astype(np.uint16) * 257)
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr", "I;16", "I", "F"])
+def test_every_colour_mode_becomes_rgb(mode):
+    grey = Image.fromarray(np.tile(np.linspace(0, 255, 8, dtype=np.uint8), (4, 1)))
+    made = grey.convert(mode, dither=Image.Dither.NONE) if mode != "I;16" else sixteen_bits(grey)
+    loaded = load_image(made)
+    assert loaded.mode == "RGB"
+    assert loaded.size == (8, 4)
+    values = np.asarray(loaded)[0, :, 0].astype(int)
+    assert values[0] < 10
+    assert values[-1] > 245
+    assert (np.diff(values) >= 0).all()
+
+
+def test_transparent_parts_are_white():
+    clear = Image.new("RGBA", (2, 2), (255, 0, 0, 0))
+    assert np.asarray(load_image(clear)).min() == 255
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "is empty"),
+        (b"this is no picture", "not a picture"),
+        (None, "no image file"),
+    ],
+)
+def test_files_that_are_no_pictures_are_refused_by_name(content, says, tmp_path):
+    path = tmp_path / "a.jpg"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(InputError, match=says) as caught:
+        load_image(path)
+    assert "a.jpg" in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["jpeg", "png", "webp", "gif", "tiff"])
+def test_truncated_pictures_are_refused_and_never_half_read(kind, tmp_path):
+    buffer = io.BytesIO()
+    picture(64, 64).save(buffer, kind)
+    path = tmp_path / f"cut.{kind}"
+    path.write_bytes(buffer.getvalue()[: len(buffer.getvalue()) // 2])
+    with pytest.raises(InputError, match="cut"):
+        load_image(path)
+
+
+def test_giant_pictures_are_refused_before_they_are_decoded(tmp_path, monkeypatch):
+    monkeypatch.setattr(images, "MAX_PIXELS", 20)
+    picture().save(tmp_path / "big.png")
+    monkeypatch.setattr(Image.Image, "load", lambda self: pytest.fail("was decoded"))
+    with pytest.raises(InputError, match="6x4 pixels, more than the 20 allowed"):
+        load_image(tmp_path / "big.png")
+
+
+def test_a_decompression_bomb_is_our_error_and_warns_of_nothing(tmp_path, recwarn):
+    bomb = Image.new("1", (20000, 20000))
+    bomb.save(tmp_path / "bomb.png")
+    with pytest.raises(InputError, match="bomb"):
+        load_image(tmp_path / "bomb.png")
+    assert not recwarn.list
+
+
+def test_tensors_are_square_and_between_zero_and_one():
+    tensor = to_tensor(picture(60, 40), 28)
+    assert tensor.shape == (3, 28, 28)
+    assert tensor.dtype == torch.float32
+    assert 0 <= tensor.min() <= tensor.max() <= 1
+    assert torch.allclose(to_tensor(Image.new("RGB", (5, 9), (255, 0, 51)), 14)[:, 0, 0], torch.tensor([1, 0, 0.2]))
