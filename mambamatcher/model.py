@@ -75,6 +75,15 @@ class MambaMatcher(nn.Module):
         Pairs may have different numbers of points: `present` marks the real ones, and whatever stands in the other
         places is carried along as the image's centre.
         """
+        if points.ndim != 3 or points.shape[-1] != 2 or not len(points) == len(source_images) == len(target_images):
+            raise InputError(
+                f"points must have shape (batch, keypoint, 2) with the batch of the images, got {tuple(points.shape)} "
+                f"for {len(source_images)} source and {len(target_images)} target images"
+            )
+        if present is not None and present.shape != points.shape[:2]:
+            raise InputError(
+                f"present must have shape {tuple(points.shape[:2])} as the points, got {tuple(present.shape)}"
+            )
         if points.shape[1] == 0:
             raise InputError("there are no points to transfer; give at least one per batch")
         if present is not None:

@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -105,3 +107,43 @@ def test_points_that_cannot_be_transferred_are_refused(model, points, says):
 def test_a_side_that_does_not_divide_into_patches_is_refused_with_one_that_does():
     with pytest.raises(ConfigError, match="side 100 does not divide into patches of 14; use 98"):
         MambaMatcher(replace(presets.tiny(), side=100))
+
+
+WRONG_SHAPES = """
+import torch
+from mambamatcher import MambaMatcher, presets
+from mambamatcher.errors import InputError
+model = MambaMatcher(presets.tiny())
+images, points = torch.rand(2, 3, 84, 84), torch.zeros(2, 3, 2)
+wrong = {
+    "no batch": (images[0], images, points),
+    "four channels": (torch.rand(2, 4, 84, 84), images, points),
+    "bytes": (images, (255 * images).byte(), points),
+    "not patches": (images, torch.rand(2, 3, 80, 84), points),
+    "flat points": (images, images, points[0]),
+    "three coordinates": (images, images, torch.zeros(2, 3, 3)),
+    "other batch": (images, images[:1], points),
+    "other mask": (images, images, points, torch.ones(2, 4, dtype=torch.bool)),
+}
+for name, arguments in wrong.items():
+    try:
+        model(*arguments)
+    except InputError as error:
+        print(f"{name}: {error}")
+"""
+
+
+def test_wrong_shapes_are_our_own_error_where_no_shape_checks_are_installed():
+    # in a child process, since this one runs with jaxtyping's checks, which would speak first
+    done = subprocess.run([sys.executable, "-c", WRONG_SHAPES], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert [line.split(":")[0] for line in done.stdout.splitlines()] == [
+        "no batch",
+        "four channels",
+        "bytes",
+        "not patches",
+        "flat points",
+        "three coordinates",
+        "other batch",
+        "other mask",
+    ]

@@ -93,6 +93,11 @@ class Backbone(nn.Module, ABC):
 
     def forward(self, images: Images) -> Float[Tensor, "batch level channel h w"]:
         """Extract all levels in one pass, on the grid of `stride` pixels."""
+        if images.ndim != 4 or images.shape[1] != 3 or not images.is_floating_point():
+            raise InputError(
+                f"images must be floating-point tensors of shape (batch, 3, height, width) with values in [0, 1], "
+                f"got {images.dtype} of shape {tuple(images.shape)}"
+            )
         height, width = images.shape[-2:]
         if height % self.stride or width % self.stride or not height or not width:
             nearest = [max(1, round(side / self.stride)) * self.stride for side in (height, width)]

@@ -126,6 +126,39 @@ def test_weights_saved_by_transformers_load_from_a_folder_and_from_its_file(kind
     assert_close(loaded(images), made(images), rtol=0, atol=0)
 
 
+def test_a_hub_id_is_downloaded_once_and_loaded_from_its_folder(tmp_path, monkeypatch):
+    made = TINY.build()
+    made.network.save_pretrained(tmp_path)
+    asked = []
+    monkeypatch.setattr(
+        "mambamatcher.backbones.weights.snapshot_download", lambda hub_id, **_: asked.append(hub_id) or str(tmp_path)
+    )
+    monkeypatch.setitem(ARCHITECTURES, "dinov2-tiny", replace(ARCHITECTURES["dinov2-tiny"], hub_id="someone/tiny"))
+    images = torch.rand(1, 3, 42, 28)
+    for weights in ("pretrained", "someone/tiny"):
+        assert_close(replace(TINY, weights=weights).build()(images), made(images), rtol=0, atol=0)
+    assert asked == ["someone/tiny"] * 2
+
+
+def test_facets_of_dinov3_are_its_blocks_outputs_and_projections(monkeypatch):
+    from mambamatcher.backbones.vit import _dinov3
+
+    monkeypatch.setitem(ARCHITECTURES, "dinov3-tiny", _dinov3(48, 3, 3, ""))
+    backbone = VitConfig(name="dinov3-tiny", layers=(0, 2), facets=FACETS, weights="random").build().eval()
+    images = torch.rand(2, 3, 48, 32)
+    with torch.no_grad():
+        levels = dict(zip(backbone.taps, backbone(images).unbind(1), strict=True))
+        states = backbone.network((images - backbone.mean) / backbone.std, output_hidden_states=True).hidden_states
+        for layer in (0, 2):
+            block, before = backbone.blocks()[layer], states[layer]
+            expected = {
+                facet: getattr(block.attention, f"{facet[0]}_proj")(block.norm1(before)) for facet in FACETS[1:]
+            }
+            expected["token"] = states[layer + 1]
+            for facet, tokens in expected.items():
+                assert_close(levels[layer, facet], tokens[:, 5:].mT.unflatten(-1, (3, 2)), msg=f"{layer} {facet}")
+
+
 def test_offline_with_nothing_cached_one_sentence_says_what_to_do(monkeypatch, tmp_path):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
