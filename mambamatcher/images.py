@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, UInt8
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
@@ -14,11 +14,20 @@ from mambamatcher.errors import InputError
 
 MAX_PIXELS = 100_000_000  # 10,000 x 10,000; more is refused before anything is decoded
 
-ImageLike = str | PathLike[str] | Image.Image
+ImageLike = str | PathLike[str] | Image.Image | np.ndarray | Tensor
 
 
 def load_image(image: ImageLike) -> Image.Image:
-    """Return an upright RGB picture; EXIF rotation is applied, so points refer to what a viewer shows."""
+    """Return an upright RGB picture; EXIF rotation is applied, so points refer to what a viewer shows.
+
+    Arrays are (height, width) or (height, width, channel), tensors (channel, height, width), with 1, 3 or 4 channels:
+    bytes, or floats from 0 to 1.
+    """
+    if isinstance(image, Tensor):
+        image = image.detach().cpu()
+        image = (image.movedim(0, -1) if image.ndim == 3 else image).numpy()
+    if isinstance(image, np.ndarray):
+        image = _from_array(image)
     if isinstance(image, Image.Image):
         _check_size(image, "the image")
         return _upright_rgb(image, "the image")
@@ -37,6 +46,25 @@ def load_image(image: ImageLike) -> Image.Image:
     with opened:
         _check_size(opened, str(path))
         return _upright_rgb(opened, str(path))
+
+
+def _from_array(array: np.ndarray) -> Image.Image:
+    if array.ndim == 3 and array.shape[2] == 1:
+        array = array[..., 0]
+    if array.ndim != 2 and not (array.ndim == 3 and array.shape[2] in (3, 4)):
+        raise InputError(
+            f"an image must be an array (height, width[, channel]) or a tensor (channel, height, width) of 1, 3 or 4 "
+            f"channels; as an array its shape is {array.shape}"
+        )
+    if np.issubdtype(array.dtype, np.floating):
+        if array.size and not (array.min() >= 0 and array.max() <= 1):
+            raise InputError(f"an image of floats must hold values from 0 to 1, got {array.min():g} to {array.max():g}")
+        array = np.round(array * 255.0).astype(np.uint8)
+    if array.dtype != np.uint8:
+        raise InputError(f"an image must hold bytes, or floats from 0 to 1, got {array.dtype}")
+    if not array.size:
+        raise InputError(f"the image is empty: its shape is {array.shape}")
+    return Image.fromarray(np.ascontiguousarray(array))
 
 
 def _check_size(image: Image.Image, name: str) -> None:
@@ -70,5 +98,14 @@ def _stretched(image: Image.Image) -> Image.Image:
 
 def to_tensor(image: Image.Image, side: int) -> Float[Tensor, "3 side side"]:
     """Resize to a square, without keeping the aspect ratio, with values in [0, 1]."""
-    resized = image.resize((side, side), Image.Resampling.BILINEAR, reducing_gap=3.0)
-    return torch.from_numpy(np.array(resized)).permute(2, 0, 1).float() / 255.0
+    return to_bytes(resize_square(image, side)).float() / 255.0
+
+
+def resize_square(image: Image.Image, side: int) -> Image.Image:
+    """Resize to `side` by `side`; every way into a model resamples like this."""
+    return image.resize((side, side), Image.Resampling.BILINEAR, reducing_gap=3.0)
+
+
+def to_bytes(image: Image.Image) -> UInt8[Tensor, "3 height width"]:
+    """Return the pixels of an RGB picture."""
+    return torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()

@@ -1,9 +1,11 @@
-"""The training objective (Sec. 4.4)."""
+"""Training objectives: the paper's (Sec. 4.4), and a cross-entropy on the refined scores beside it."""
 
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from mambamatcher.geometry import smallest_radius
 from mambamatcher.layers.precision import in_float32
+from mambamatcher.transfer import soft_sampler
 
 
 @in_float32
@@ -16,7 +18,34 @@ def keypoint_loss(
 
     Points are in the unit frame. What stands at absent keypoints, even NaN, does not matter.
     """
-    squared = (predicted - truth).where(present[..., None], 0.0).square().sum(-1)
+    return _mean_over_pairs((predicted - truth).where(present[..., None], 0.0).square().sum(-1), present)
+
+
+@in_float32
+def correlation_cross_entropy(
+    refined: Float[Tensor, "batch hs ws ht wt"],
+    source_points: Float[Tensor, "batch keypoint 2"],
+    target_points: Float[Tensor, "batch keypoint 2"],
+    present: Bool[Tensor, "batch keypoint"],
+    temperature: float,
+) -> Float[Tensor, ""]:
+    """Ask each keypoint's scores to single out where it lies: a classification over all target positions.
+
+    Scores are read at the source point, and the truth is spread over the positions next to the target point, both by
+    the soft sampler. It tells every wrong position apart, where a distance only feels the mean.
+    """
+    source_grid, target_grid = (refined.shape[1], refined.shape[2]), (refined.shape[3], refined.shape[4])
+    centre = present[..., None]
+    weights = soft_sampler(source_points.where(centre, 0.0), source_grid, smallest_radius(source_grid))
+    truth = soft_sampler(target_points.where(centre, 0.0), target_grid, smallest_radius(target_grid))
+    scores = weights @ refined.flatten(3).flatten(1, 2)
+    entropy = -(truth * (temperature * scores).log_softmax(dim=-1)).sum(-1)
+    return _mean_over_pairs(entropy.where(present, 0.0), present)
+
+
+def _mean_over_pairs(
+    values: Float[Tensor, "batch keypoint"], present: Bool[Tensor, "batch keypoint"]
+) -> Float[Tensor, ""]:
     count = present.sum(-1)
-    per_pair = squared.sum(-1) / count.clamp_min(1)
+    per_pair = values.sum(-1) / count.clamp_min(1)
     return per_pair.sum() / (count > 0).sum().clamp_min(1)

@@ -15,7 +15,7 @@ from mambamatcher.correlation import (
     correlation_map,
 )
 from mambamatcher.errors import ConfigError, InputError
-from mambamatcher.features import FEATURE_AGGREGATIONS, ConvAggregation, FeatureConfig
+from mambamatcher.features import FEATURE_AGGREGATIONS, ConvAggregation, FeatureConfig, PerImageAggregator
 from mambamatcher.transfer import Transfer, transfer_points
 
 Images = Float[Tensor, "batch 3 height width"]
@@ -62,6 +62,19 @@ class MambaMatcher(nn.Module):
         """Aggregate both images' features, correlate them and refine the correlation map."""
         source, target = self.features(source, target)
         return self.correlation(correlation_map(source, target))
+
+    def describe(self, images: Images) -> Features:
+        """Compute all that does not depend on the other image, to be kept and compared with many."""
+        features = self.extract(images)
+        return self.features.aggregate(features) if isinstance(self.features, PerImageAggregator) else features
+
+    def compare(
+        self, source: Float[Tensor, "batch level channel hs ws"], target: Float[Tensor, "batch level channel ht wt"]
+    ) -> Float[Tensor, "batch hs ws ht wt"]:
+        """Do to what `describe` returned the rest of `refine`."""
+        if isinstance(self.features, PerImageAggregator):
+            return self.correlation(correlation_map(source, target))
+        return self.refine(source, target)
 
     def forward(
         self,

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from mambamatcher.errors import ConfigError, InputError
+from mambamatcher.geometry import Grid
 from mambamatcher.registry import Registry
 
 Facet = Literal["token", "query", "key", "value"]
@@ -93,6 +94,10 @@ class Backbone(nn.Module, ABC):
 
     def forward(self, images: Images) -> Float[Tensor, "batch level channel h w"]:
         """Extract all levels in one pass, on the grid of `stride` pixels."""
+        return self.combine(self.raw_levels(images), self.grid(images))
+
+    def grid(self, images: Images) -> Grid:
+        """Return the (height, width) of the feature maps that images of this size get, or refuse their size."""
         if images.ndim != 4 or images.shape[1] != 3 or not images.is_floating_point():
             raise InputError(
                 f"images must be floating-point tensors of shape (batch, 3, height, width) with values in [0, 1], "
@@ -105,11 +110,20 @@ class Backbone(nn.Module, ABC):
                 f"images of {height}x{width} pixels do not divide into patches of {self.stride}; "
                 f"resize them to {nearest[0]}x{nearest[1]}"
             )
-        grid = (height // self.stride, width // self.stride)
-        levels = self.levels((images - self.mean) / self.std)
+        return height // self.stride, width // self.stride
+
+    def raw_levels(self, images: Images) -> list[Float[Tensor, "batch _ _ _"]]:
+        """Run the network: what stays the same for an image as long as no block is tuned."""
+        self.grid(images)
+        return self.levels((images - self.mean) / self.std)
+
+    def combine(
+        self, levels: list[Float[Tensor, "batch _ _ _"]], grid: Grid
+    ) -> Float[Tensor, "batch level channel h w"]:
+        """Bring raw levels to the common grid and width, and stack them."""
         return torch.stack([self._common(i, level, grid) for i, level in enumerate(levels)], dim=1)
 
-    def _common(self, index: int, level: Tensor, grid: tuple[int, int]) -> Float[Tensor, "batch channel h w"]:
+    def _common(self, index: int, level: Tensor, grid: Grid) -> Float[Tensor, "batch channel h w"]:
         """Bring one level to the common grid and width."""
         if self.projections:
             level = self.projections[index](level)

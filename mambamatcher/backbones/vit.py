@@ -3,6 +3,7 @@
 import re
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from einops import rearrange
@@ -106,6 +107,15 @@ class VitConfig(BackboneConfig):
         return Vit(self)
 
 
+# What the hooks of the running forward pass have seen: a context variable, so that threads do not mix
+_SEEN: ContextVar[dict[tuple[int, str], Tensor] | None] = ContextVar("seen", default=None)
+
+
+def _record(tap: tuple[int, str], module: nn.Module, inputs: Any, output: Tensor) -> None:
+    if (seen := _SEEN.get()) is not None:
+        seen[tap] = output
+
+
 class Vit(Backbone):
     """A transformers ViT whose blocks and projections report what they compute.
 
@@ -123,11 +133,9 @@ class Vit(Backbone):
         self.taps = config.taps
         self.level_channels = (architecture.config.hidden_size,) * len(self.taps)
         self.prefix = 1 + getattr(architecture.config, "num_register_tokens", 0)
-        # A context variable, so that threads sharing one model do not read each other's features
-        self._seen: ContextVar[dict[tuple[int, str], Tensor] | None] = ContextVar("seen", default=None)
         self.finish()
         for layer, facet in set(self.taps):
-            self._tapped(layer, facet).register_forward_hook(self._recorder((layer, facet)))
+            self._tapped(layer, facet).register_forward_hook(partial(_record, (layer, facet)))
 
     def blocks(self) -> list[nn.Module]:
         """Return the transformer's blocks."""
@@ -138,22 +146,15 @@ class Vit(Backbone):
         block = self.blocks()[layer]
         return block if facet == "token" else getattr(block.attention, PROJECTION_OF[facet])
 
-    def _recorder(self, tap: tuple[int, str]) -> Any:
-        def record(module: nn.Module, inputs: Any, output: Tensor) -> None:
-            if (seen := self._seen.get()) is not None:
-                seen[tap] = output
-
-        return record
-
     def levels(self, images: Images) -> list[Float[Tensor, "batch _ _ _"]]:
         """Run the transformer once and return the tapped facets as maps."""
         h = images.shape[-2] // self.stride
         seen: dict[tuple[int, str], Tensor] = {}
-        reset = self._seen.set(seen)
+        reset = _SEEN.set(seen)
         try:
             self.network(images)
         finally:
-            self._seen.reset(reset)
+            _SEEN.reset(reset)
         return [rearrange(seen[tap][:, self.prefix :], "b (h w) c -> b c h w", h=h) for tap in self.taps]
 
 

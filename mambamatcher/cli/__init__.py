@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mambamatcher.cli import info, match
+from mambamatcher.cli import info, match, train
 from mambamatcher.errors import MambaMatcherError
 
 app = typer.Typer(
@@ -18,6 +18,7 @@ app = typer.Typer(
 )
 app.command("match")(match.match)
 app.command("info")(info.info)
+app.command("train")(train.train)
 
 
 def _show_version(wanted: bool | None) -> None:

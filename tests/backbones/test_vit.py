@@ -1,3 +1,5 @@
+import copy
+import pickle
 import threading
 from dataclasses import replace
 
@@ -254,6 +256,13 @@ def test_threads_sharing_a_backbone_do_not_mix_their_features():
     [t.join() for t in threads]
     for index, levels in enumerate(expected):
         assert_close(found[index], levels)
+
+
+def test_a_backbone_can_be_copied_and_pickled():
+    backbone = TINY.build().eval()
+    images = torch.rand(1, 3, 42, 28)
+    for copied in (copy.deepcopy(backbone), pickle.loads(pickle.dumps(backbone))):
+        assert_close(copied(images), backbone(images), rtol=0, atol=0)
 
 
 def test_frozen_but_for_the_last_blocks_that_are_to_be_tuned():

@@ -1,0 +1,5 @@
+"""`python -m mambamatcher` is the command line."""
+
+from mambamatcher.cli import main
+
+main()

@@ -1,0 +1,1 @@
+"""Training on Lightning: a recipe in, a run folder out."""

@@ -1,0 +1,159 @@
+"""What happens around the steps: saving, telling and showing."""
+
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from lightning import Callback, Trainer
+from lightning.pytorch.callbacks import RichProgressBar
+from lightning.pytorch.loggers import TensorBoardLogger
+from PIL import Image
+from torch import Tensor
+
+from mambamatcher.data.dataset import PairDataset, PairSample, collate
+from mambamatcher.geometry import unit_to_pixels
+from mambamatcher.images import to_bytes
+from mambamatcher.training.module import VALIDATION_PCK, TrainingError, TrainingModule
+from mambamatcher.transfer import point_probability, transfer_points
+from mambamatcher.viz.matches import draw_matches
+
+LAST, BEST = "last.ckpt", "best.ckpt"
+
+
+class Rounds(Callback):
+    """Tell sampler and augmentation which round begins, so that each is drawn anew and can be drawn again."""
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: Any) -> None:
+        """Go to the round."""
+        loader: Any = trainer.train_dataloader
+        loader.batch_sampler.set_epoch(trainer.current_epoch)
+        loader.dataset.set_epoch(trainer.current_epoch)
+
+
+class Saving(Callback):
+    """After each round, replace `last.ckpt` in one step, and `best.ckpt` where validation was better than ever.
+
+    A kill at any moment leaves the files of one whole round or of the next.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.best = float("-inf")
+
+    def state_dict(self) -> dict[str, Any]:
+        """Keep the best score."""
+        return {"best": self.best}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore the best score."""
+        self.best = state_dict["best"]
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
+        """Save the round that has just been validated."""
+        score = float(trainer.callback_metrics[VALIDATION_PCK])
+        improved, self.best = score > self.best, max(score, self.best)
+        temporary = self.folder / f"{LAST}.part"
+        try:
+            trainer.save_checkpoint(temporary)
+            if trainer.is_global_zero:
+                self._put_in_place(temporary, improved)
+        except (OSError, RuntimeError) as error:
+            temporary.unlink(missing_ok=True)
+            raise TrainingError(
+                f"cannot save step {trainer.global_step} to {self.folder}: {str(error).splitlines()[0]}; what was "
+                f"saved before is whole, so make room and run the same command with --resume"
+            ) from error
+
+    def _put_in_place(self, temporary: Path, improved: bool) -> None:
+        with temporary.open("rb") as handle:
+            os.fsync(handle.fileno())
+        if improved:
+            copy = self.folder / f"{BEST}.part"
+            shutil.copyfile(temporary, copy)
+            os.replace(copy, self.folder / BEST)
+        os.replace(temporary, self.folder / LAST)
+
+
+class PlainProgress(Callback):
+    """One line a round, where no terminal could show a bar."""
+
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+        self.begun = 0.0
+        self.first = 0
+
+    def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
+        """Remember where this session began."""
+        self.begun, self.first = time.monotonic(), trainer.global_step
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
+        """Print loss, validation and time left."""
+        if not trainer.is_global_zero:
+            return
+        pace = (time.monotonic() - self.begun) / max(1, trainer.global_step - self.first)
+        left = int(pace * (self.steps - trainer.global_step))
+        metrics = trainer.callback_metrics
+        sys.stderr.write(
+            f"step {trainer.global_step}/{self.steps}  loss {float(metrics['loss']):.4f}  "
+            f"validation PCK@0.10 {float(metrics[VALIDATION_PCK]):.2f}  {pace:.2f} s/step  "
+            f"{left // 3600}:{left // 60 % 60:02}:{left % 60:02} left\n"
+        )
+        sys.stderr.flush()
+
+
+def on_terminal() -> bool:
+    """Tell whether somebody watches who would like a progress bar."""
+    return sys.stdout.isatty()
+
+
+def progress(steps: int) -> list[Callback]:
+    """Return a bar on a terminal and plain lines elsewhere."""
+    return [RichProgressBar() if on_terminal() else PlainProgress(steps)]
+
+
+class Pictures(Callback):
+    """Each validation, draw a few pairs' matches and a refined heat map into TensorBoard."""
+
+    def __init__(self, dataset: PairDataset, count: int = 3) -> None:
+        self.dataset = dataset
+        self.count = min(count, len(dataset))
+
+    def on_validation_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
+        """Draw with the weights that were just validated."""
+        boards = [logger for logger in trainer.loggers if isinstance(logger, TensorBoardLogger)]
+        if not trainer.is_global_zero or not boards:
+            return
+        for number in range(self.count):
+            matches, heat = draw_sample(pl_module, self.dataset[number])
+            for name, picture in (("matches", matches), ("heat", heat)):
+                boards[0].experiment.add_image(f"{name}/{number}", picture, trainer.global_step)
+
+
+def draw_sample(
+    module: TrainingModule, sample: PairSample
+) -> tuple[Float[Tensor, "3 height width"], Float[Tensor, "3 side side"]]:
+    """Draw one pair's predicted matches, and its first keypoint's heat map over the target."""
+    batch = collate([sample]).to(module.device)
+    transfer = module.recipe.model.transfer
+    with torch.no_grad():
+        refined = module.refine(batch)
+        found = transfer_points(refined, batch.source_points, transfer)[0]
+        heat = point_probability(refined, batch.source_points[:, :1], transfer)
+    side = sample.source_image.shape[-1]
+    points = [unit_to_pixels(p.cpu(), (side, side)).double().numpy() for p in (sample.source_points, found)]
+    drawn = draw_matches(_picture(sample.source_image), _picture(sample.target_image), *points)
+    glow = torch.nn.functional.interpolate(heat, (side, side), mode="bilinear")[0].cpu()
+    return _tensor(drawn), 0.4 * sample.target_image + 0.6 * glow / glow.amax().clamp_min(1e-12)
+
+
+def _picture(image: Float[Tensor, "3 side side"]) -> Image.Image:
+    return Image.fromarray((255 * image).byte().permute(1, 2, 0).cpu().numpy())
+
+
+def _tensor(picture: Image.Image) -> Float[Tensor, "3 height width"]:
+    return to_bytes(picture).float() / 255.0

@@ -1,0 +1,60 @@
+"""The pairs of a run as Lightning asks for them, shared out over its processes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lightning import LightningDataModule
+from torch.utils.data import DataLoader
+
+from mambamatcher.data.dataset import PairDataset, collate
+from mambamatcher.data.records import Pair
+from mambamatcher.training.recipe import Recipe
+from mambamatcher.training.sampler import RoundSampler
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingPairs:
+    """Pairs to learn from and pairs to validate on, and what the validation threshold is measured against."""
+
+    train: Sequence[Pair]
+    validation: Sequence[Pair]
+    reference: str = "bbox"
+
+
+class TrainingData(LightningDataModule):
+    """Loaders for one process; which pairs it gets follows from the seed, the round and its rank."""
+
+    def __init__(self, recipe: Recipe, pairs: TrainingPairs) -> None:
+        super().__init__()
+        self.recipe = recipe
+        augmentation = recipe.augmentation if recipe.augment else None
+        self.training = PairDataset(pairs.train, recipe.model.side, augmentation, seed=recipe.seed)
+        self.validation = PairDataset(pairs.validation, recipe.model.side)
+
+    def train_dataloader(self) -> DataLoader:
+        """Load this process's share of each round."""
+        trainer = self._trainer()
+        sampler = RoundSampler(
+            len(self.training),
+            self.recipe.batch_size,
+            self.recipe.round_steps * trainer.accumulate_grad_batches,
+            seed=self.recipe.seed,
+            rank=trainer.global_rank,
+            processes=trainer.world_size,
+        )
+        return self._loader(self.training, batch_sampler=sampler)
+
+    def val_dataloader(self) -> DataLoader:
+        """Load this process's share of the validation pairs; no pair is repeated to make the shares equal."""
+        trainer = self._trainer()
+        mine = range(trainer.global_rank, len(self.validation), trainer.world_size)
+        return self._loader(self.validation, sampler=mine, batch_size=self.recipe.batch_size)
+
+    def _trainer(self) -> Any:
+        assert self.trainer is not None  # Lightning attaches it before it asks for loaders
+        return self.trainer
+
+    def _loader(self, dataset: PairDataset, **kwargs: Any) -> DataLoader:
+        workers = self.recipe.workers
+        return DataLoader(dataset, collate_fn=collate, num_workers=workers, persistent_workers=workers > 0, **kwargs)

@@ -1,0 +1,139 @@
+"""One training step and one validation step, for Lightning."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from lightning import LightningModule
+from torch import Tensor
+
+from mambamatcher.data.dataset import PairBatch
+from mambamatcher.errors import MambaMatcherError
+from mambamatcher.geometry import unit_to_pixels
+from mambamatcher.losses import correlation_cross_entropy, keypoint_loss
+from mambamatcher.metrics import PCK
+from mambamatcher.model import MambaMatcher
+from mambamatcher.pck import Targets
+from mambamatcher.training.cache import FeatureCache, cached_levels
+from mambamatcher.training.recipe import Recipe
+from mambamatcher.transfer import transfer_points
+
+VALIDATION_ALPHA = 0.10
+VALIDATION_PCK = "validation_pck"
+
+
+class TrainingError(MambaMatcherError):
+    """A run that cannot go on; what it saved so far stays usable."""
+
+
+class TrainingModule(LightningModule):
+    """The model with its losses, its optimiser and its validation metric."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        model: MambaMatcher,
+        pck: PCK,
+        cache: FeatureCache | None = None,
+    ) -> None:
+        super().__init__()
+        self.recipe = recipe
+        self.model = model
+        self.pck = pck
+        self.cache = cache
+
+    def refine(self, batch: PairBatch) -> Float[Tensor, "batch hs ws ht wt"]:
+        """Return the refined map of each pair."""
+        return self.model.refine(self._features(batch.source_image), self._features(batch.target_image))
+
+    def _features(self, images: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch level channel h w"]:
+        backbone = self.model.backbone
+        if self.cache is None:
+            return backbone(images)
+        levels = [level.to(images.device) for level in cached_levels(backbone, images, self.cache)]
+        return backbone.combine(levels, backbone.grid(images))
+
+    def training_step(self, batch: PairBatch, batch_index: int) -> Float[Tensor, ""]:
+        """Return the weighted sum of the losses."""
+        recipe, transfer = self.recipe, self.recipe.model.transfer
+        refined = self.refine(batch)
+        losses: list[Tensor] = []
+        if recipe.keypoint_weight > 0:
+            points = batch.source_points.where(batch.present[..., None], 0.0)
+            predicted = transfer_points(refined, points, transfer, transfer.training_radius)
+            losses.append(recipe.keypoint_weight * keypoint_loss(predicted, batch.target_points, batch.present))
+        if recipe.cross_entropy_weight > 0:
+            entropy = correlation_cross_entropy(
+                refined, batch.source_points, batch.target_points, batch.present, transfer.temperature
+            )
+            losses.append(recipe.cross_entropy_weight * entropy)
+        loss = torch.stack(losses).sum()
+        if not bool(loss.isfinite()):
+            raise TrainingError(
+                f"the loss became {loss.item()} at step {self.global_step}; the last saved state is from before it. "
+                f"Lower learning_rate, set clip_norm, or start again with another seed"
+            )
+        self.log("loss", loss, prog_bar=True, batch_size=len(batch.index))
+        return loss
+
+    def on_validation_epoch_start(self) -> None:
+        """Forget the last validation."""
+        self.pck.reset()
+
+    def validation_step(self, batch: PairBatch, batch_index: int) -> None:
+        """Add a batch to the metric, in original pixels."""
+        points = batch.source_points.where(batch.present[..., None], 0.0)
+        predicted = transfer_points(self.refine(batch), points, self.recipe.model.transfer)
+        sizes = [(int(width), int(height)) for width, height in batch.target_size]
+        self.pck.update(
+            _to_pixels(predicted, sizes),
+            Targets(
+                points=_to_pixels(batch.target_points, sizes),
+                present=batch.present,
+                size=batch.target_size,
+                box=batch.target_box,
+                box_present=batch.box_present,
+            ),
+            batch.index,
+            batch.category,
+        )
+
+    def on_validation_epoch_end(self) -> None:
+        """Log PCK per image; the metric gathers all processes' pairs."""
+        value = self.pck.compute()["image"][self.pck.alphas.index(VALIDATION_ALPHA)]
+        self.log(VALIDATION_PCK, 100.0 * value.float(), prog_bar=True, rank_zero_only=False)
+
+    def configure_optimizers(self) -> Any:
+        """Give the backbone's tuned blocks their own learning rate, and everything the schedule."""
+        recipe = self.recipe
+        tuned = list(self.model.backbone.trainable_parameters())
+        slow = {id(parameter) for parameter in tuned}
+        head = [p for p in self.model.parameters() if p.requires_grad and id(p) not in slow]
+        groups = [{"params": head, "lr": recipe.learning_rate}]
+        if tuned:
+            groups.append({"params": tuned, "lr": recipe.backbone_learning_rate})
+        if not any(group["params"] for group in groups):
+            raise TrainingError("this model has nothing to train; choose another features or correlation aggregation")
+        optimiser = torch.optim.Adam([group for group in groups if group["params"]])
+        if recipe.schedule == "constant" and recipe.warmup_steps == 0:
+            return optimiser
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, self._share_of_rate)
+        return {"optimizer": optimiser, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def _share_of_rate(self, step: int) -> float:
+        """Return the share of the learning rate at a step: a linear rise, then constant or half a cosine."""
+        recipe = self.recipe
+        if step < recipe.warmup_steps:
+            return (step + 1) / recipe.warmup_steps
+        if recipe.schedule == "constant":
+            return 1.0
+        done = (step - recipe.warmup_steps) / max(1, recipe.steps - recipe.warmup_steps)
+        return 0.5 * (1.0 + math.cos(math.pi * min(1.0, done)))
+
+
+def _to_pixels(
+    points: Float[Tensor, "batch keypoint 2"], sizes: Sequence[tuple[int, int]]
+) -> Float[Tensor, "batch keypoint 2"]:
+    return torch.stack([unit_to_pixels(each, size) for each, size in zip(points, sizes, strict=True)])

@@ -1,0 +1,64 @@
+"""Everything a training run depends on, beside its data."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from mambamatcher.data.transforms import Augmentation
+from mambamatcher.errors import ConfigError
+from mambamatcher.model import ModelConfig
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recipe:
+    """The paper's recipe by default: Adam at a constant 1e-3, frozen backbone, 80 pairs a step, augmentation.
+
+    A step is one update of the weights, from `effective_batch` pairs over all processes; `batch_size` of them are
+    computed at a time. After every `round_steps` steps the model is validated and the run saved.
+    """
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    seed: int = 0
+    steps: int = 20_000
+    round_steps: int = 200
+    effective_batch: int = 80
+    batch_size: int = 10
+    learning_rate: float = 1e-3
+    backbone_learning_rate: float = 1e-5  # of the backbone's tuned blocks, if any
+    schedule: Literal["constant", "cosine"] = "constant"
+    warmup_steps: int = 0
+    averaging: float | None = None  # decay of an exponential moving average of the weights
+    clip_norm: float | None = None
+    keypoint_weight: float = 1.0
+    cross_entropy_weight: float = 0.0
+    augment: bool = True
+    augmentation: Augmentation = field(default_factory=Augmentation)
+    workers: int = 2
+    cache_gigabytes: float = 0.0  # of disk for a frozen backbone's features; needs augment=false
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "round_steps", "effective_batch", "batch_size"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.steps % self.round_steps:
+            raise ConfigError(f"steps must be a multiple of round_steps {self.round_steps}, got {self.steps}")
+        for name in ("learning_rate", "backbone_learning_rate"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"{name} must be positive, got {getattr(self, name)}")
+        if self.averaging is not None and not 0 < self.averaging < 1:
+            raise ConfigError(f"averaging is a decay between 0 and 1, got {self.averaging}")
+        if self.keypoint_weight <= 0 and self.cross_entropy_weight <= 0:
+            raise ConfigError("both losses are weighted zero; set keypoint_weight or cross_entropy_weight")
+        if self.cache_gigabytes > 0 and self.augment:
+            raise ConfigError("cached features are those of unchanged pictures; set augment=false or cache_gigabytes=0")
+        if self.cache_gigabytes > 0 and self.model.backbone.trainable_blocks:
+            raise ConfigError("a tuned backbone's features change with every step; set cache_gigabytes=0")
+
+    def accumulation(self, processes: int) -> int:
+        """Return how many batches each process adds up for a step."""
+        together = self.batch_size * processes
+        if self.effective_batch % together:
+            raise ConfigError(
+                f"effective_batch {self.effective_batch} does not divide into {processes} process(es) of batch_size "
+                f"{self.batch_size}; choose a multiple of {together}"
+            )
+        return self.effective_batch // together

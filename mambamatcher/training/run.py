@@ -1,0 +1,147 @@
+"""A training run: a folder that can always be continued, and at its end a model that can be loaded."""
+
+import json
+import logging
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning import Trainer, seed_everything
+from lightning.pytorch.callbacks import EMAWeightAveraging
+from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from lightning.pytorch.utilities import rank_zero_only
+
+from mambamatcher.checkpoint import save_pretrained
+from mambamatcher.config import to_dict
+from mambamatcher.errors import ConfigError, InputError
+from mambamatcher.files import write_atomically
+from mambamatcher.metrics import PCK
+from mambamatcher.model import MambaMatcher
+from mambamatcher.training.cache import FeatureCache
+from mambamatcher.training.callbacks import BEST, LAST, Pictures, Rounds, Saving, on_terminal, progress
+from mambamatcher.training.data import TrainingData, TrainingPairs
+from mambamatcher.training.module import TrainingError, TrainingModule
+from mambamatcher.training.recipe import Recipe
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hardware:
+    """Where to train, in Lightning's terms."""
+
+    devices: int = 1
+    nodes: int = 1
+    precision: str = "32-true"
+    accelerator: str = "auto"
+
+    @property
+    def processes(self) -> int:
+        """How many processes train together."""
+        return self.devices * self.nodes
+
+
+def train(recipe: Recipe, pairs: TrainingPairs, folder: Path, hardware: Hardware, resume: bool = False) -> Path:
+    """Train, or continue training, in `folder`; return the folder of the best model."""
+    accumulation = recipe.accumulation(hardware.processes)
+    checkpoint = _prepare(folder, recipe, resume)
+    _quieten()
+    seed_everything(recipe.seed, workers=True, verbose=False)
+    model = MambaMatcher(recipe.model)
+    cache = None
+    if recipe.cache_gigabytes > 0:
+        cache = FeatureCache(folder / "features", model.backbone, recipe.cache_gigabytes)
+    categories = sorted({pair.category for pair in pairs.validation})
+    module = TrainingModule(recipe, model, PCK(len(pairs.validation), categories, pairs.reference), cache)
+    data = TrainingData(recipe, pairs)
+    averaging = [EMAWeightAveraging(decay=recipe.averaging)] if recipe.averaging else []
+    trainer = Trainer(
+        accelerator=hardware.accelerator,
+        devices=hardware.devices,
+        num_nodes=hardware.nodes,
+        precision=hardware.precision,  # type: ignore[arg-type]
+        logger=[TensorBoardLogger(folder, name="tensorboard", version=""), CSVLogger(folder, name="csv")],
+        callbacks=[
+            Rounds(),
+            Pictures(data.validation),  # before averaging, which then puts the weights back that it had exchanged
+            *averaging,
+            *progress(recipe.steps),
+            Saving(folder),
+        ],
+        max_epochs=recipe.steps // recipe.round_steps,
+        accumulate_grad_batches=accumulation,
+        gradient_clip_val=recipe.clip_norm,
+        num_sanity_val_steps=0,
+        log_every_n_steps=min(50, recipe.round_steps),
+        enable_checkpointing=False,
+        enable_model_summary=False,
+        enable_progress_bar=on_terminal(),
+        use_distributed_sampler=False,
+    )
+    trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
+    if trainer.is_global_zero:
+        export_best(folder, model)
+    return folder / "model"
+
+
+def _quieten() -> None:
+    """Keep Lightning's remarks about things that are meant to be so off the terminal."""
+    for name in ("lightning.pytorch", "lightning.fabric"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    for message in (
+        ".*in eval mode at the start of training.*",  # a frozen backbone is
+        ".*isinstance.treespec, LeafSpec.*",
+        ".*does not have many workers.*",
+        ".*Checkpoint directory .* exists.*",
+        ".*resuming from a checkpoint that ended before the epoch.*",
+    ):
+        warnings.filterwarnings("ignore", message)
+
+
+def _prepare(folder: Path, recipe: Recipe, resume: bool) -> Path | None:
+    """Make the run's folder, or find its last checkpoint and see that it is of the same recipe."""
+    written, last = folder / "recipe.json", folder / LAST
+    if getattr(rank_zero_only, "rank", 0) != 0:  # the first process has looked, and may have begun to write
+        return last if resume and last.exists() else None
+    if not resume:
+        if written.exists():
+            raise InputError(f"{folder} holds a run already; continue it with --resume or choose another folder")
+        folder.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(to_dict(recipe), indent=2) + "\n"
+        write_atomically(written, lambda path: _write(path, text))
+        return None
+    if not written.exists():
+        raise InputError(f"there is no run to continue in {folder}; start it without --resume")
+    before, now = (flatten(values) for values in (json.loads(written.read_text()), to_dict(recipe)))
+    changed = [key for key in sorted(before.keys() | now.keys()) if before.get(key) != now.get(key)]
+    if changed:
+        key = changed[0]
+        raise ConfigError(
+            f"{folder} was begun with another recipe: {key} was {before.get(key)!r} and is now {now.get(key)!r}"
+            + (f" ({len(changed)} keys differ)" if len(changed) > 1 else "")
+        )
+    return last if last.exists() else None
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Turn nested keys into dotted ones."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat
+
+
+def export_best(folder: Path, model: MambaMatcher) -> None:
+    """Write the weights of `best.ckpt` as a model folder."""
+    path = folder / BEST
+    if not path.exists():
+        raise TrainingError(f"there is nothing to export in {folder}: no round was finished")
+    state = torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
+    model.load_state_dict(
+        {key.removeprefix("model."): value for key, value in state.items() if key.startswith("model.")}
+    )
+    save_pretrained(model.eval(), folder / "model", overwrite=True)

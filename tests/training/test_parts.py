@@ -1,0 +1,209 @@
+import math
+import threading
+from itertools import chain
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.testing import assert_close
+
+from mambamatcher import presets
+from mambamatcher.backbones import EfficientNetLiteConfig, VitConfig
+from mambamatcher.config import override
+from mambamatcher.errors import ConfigError
+from mambamatcher.geometry import grid_centres
+from mambamatcher.losses import correlation_cross_entropy
+from mambamatcher.metrics import PCK
+from mambamatcher.model import MambaMatcher
+from mambamatcher.training.cache import FeatureCache, cached_levels
+from mambamatcher.training.module import TrainingModule
+from mambamatcher.training.recipe import Recipe
+from mambamatcher.training.sampler import RoundSampler
+
+TINY = VitConfig(name="dinov2-tiny", layers=(1, 3), weights="random")
+
+
+def draws(pairs, batch_size, batches, processes, rounds, seed=0):
+    samplers = [
+        RoundSampler(pairs, batch_size, batches, seed=seed, rank=rank, processes=processes) for rank in range(processes)
+    ]
+    steps = []
+    for number in range(rounds):
+        for sampler in samplers:
+            sampler.set_epoch(number)
+        steps += [sorted(chain.from_iterable(step)) for step in zip(*samplers, strict=True)]
+    return steps
+
+
+@given(st.integers(1, 40), st.integers(1, 4), st.integers(1, 5), st.integers(1, 4))
+def test_processes_together_see_the_same_pairs_whatever_their_number(pairs, batch_size, batches, rounds):
+    assert draws(pairs, batch_size, batches, 2, rounds) == draws(pairs, 2 * batch_size, batches, 1, rounds)
+
+
+def test_every_pair_is_seen_once_before_any_is_seen_again_and_each_round_differs():
+    seen = list(chain.from_iterable(draws(12, 3, 2, 1, 6)))
+    assert sorted(seen[:12]) == sorted(seen[12:24]) == list(range(12))
+    assert draws(12, 3, 4, 1, 1) != draws(12, 3, 4, 1, 2)[4:]
+    assert draws(12, 3, 4, 1, 1) != draws(12, 3, 4, 1, 1, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "says"),
+    [
+        ("steps=0", "steps must be at least 1"),
+        ("steps=201", "multiple of round_steps"),
+        ("learning_rate=-1", "learning_rate must be positive"),
+        ("averaging=1.0", "between 0 and 1"),
+        ("keypoint_weight=0", "both losses"),
+        ("cache_gigabytes=1", "augment=false"),
+        ("leraning_rate=1e-4", "Did you mean 'learning_rate'"),
+        ("model.featurs.kernel_size=5", "Did you mean 'model.features'"),
+        ("augmentation.crop=2.0", "probability"),
+    ],
+)
+def test_impossible_recipes_are_refused(assignment, says):
+    with pytest.raises(ConfigError, match=says):
+        override(Recipe(model=presets.tiny()), [assignment])
+
+
+def test_a_batch_that_does_not_divide_is_refused_and_one_that_does_is_accumulated():
+    recipe = Recipe(effective_batch=80, batch_size=10)
+    assert recipe.accumulation(1) == 8
+    assert recipe.accumulation(8) == 1
+    with pytest.raises(ConfigError, match="multiple of 30"):
+        recipe.accumulation(3)
+
+
+def test_the_default_is_the_papers_recipe():
+    recipe = Recipe()
+    assert (recipe.learning_rate, recipe.effective_batch, recipe.schedule) == (1e-3, 80, "constant")
+    assert recipe.model == presets.paper()
+    assert recipe.augment
+    assert recipe.cross_entropy_weight == 0
+
+
+def test_learning_rates_rise_then_follow_half_a_cosine_and_the_backbone_has_its_own():
+    recipe = override(
+        Recipe(model=presets.tiny()),
+        ["steps=200", "schedule=cosine", "warmup_steps=10", "model.backbone.trainable_blocks=1"],
+    )
+    module = TrainingModule(recipe, MambaMatcher(recipe.model), PCK(1, ["dog"]))
+    configured = module.configure_optimizers()
+    rates = [group["initial_lr"] for group in configured["optimizer"].param_groups]
+    assert rates == [1e-3, 1e-5]
+    share = configured["lr_scheduler"]["scheduler"].lr_lambdas[0]
+    assert share(0) == pytest.approx(0.1)
+    assert share(9) == share(10) == pytest.approx(1.0)
+    assert share(105) == pytest.approx(0.5)
+    assert share(200) == pytest.approx(0.0)
+    trained = {id(p) for group in configured["optimizer"].param_groups for p in group["params"]}
+    assert trained == {id(p) for p in module.model.parameters() if p.requires_grad}
+
+
+def test_cross_entropy_equals_a_hand_calculation():
+    # one source position and a point on the second of three target positions
+    refined = torch.tensor([0.2, 0.5, -0.1]).view(1, 1, 1, 1, 3)
+    target = grid_centres((1, 3))[1].view(1, 1, 2)
+    loss = correlation_cross_entropy(refined, torch.zeros(1, 1, 2), target, torch.tensor([[True]]), temperature=2.0)
+    # radius: 1.05 half diagonals of a 1x3 grid, so the neighbours two thirds away share in the truth
+    radius = 1.05 * math.hypot(1, 1 / 3)
+    near = np.maximum(0, radius - np.array([2 / 3, 0, 2 / 3]))
+    truth = near / near.sum()
+    scores = 2.0 * np.array([0.2, 0.5, -0.1])
+    assert loss.item() == pytest.approx(-(truth * (scores - np.log(np.exp(scores).sum()))).sum(), rel=1e-5)
+
+
+def test_cross_entropy_ignores_absent_keypoints_and_pulls_scores_to_the_truth():
+    refined = torch.zeros(1, 3, 3, 4, 4, requires_grad=True)
+    source, target = grid_centres((3, 3))[4].view(1, 1, 2), grid_centres((4, 4))[6].view(1, 1, 2)
+    absent = torch.full((1, 1, 2), torch.nan)
+    loss = correlation_cross_entropy(
+        refined,
+        torch.cat([source, absent], 1),
+        torch.cat([target, absent], 1),
+        torch.tensor([[True, False]]),
+        temperature=1.0,
+    )
+    loss.backward()
+    assert refined.grad is not None
+    assert refined.grad.isfinite().all()
+    assert refined.grad[0, 1, 1].flatten().argmin() == 6
+
+
+@pytest.mark.parametrize("config", [TINY, EfficientNetLiteConfig(layers=(9, 15), weights="random", width=8)])
+def test_cached_features_equal_computed_ones_and_are_computed_once(config, tmp_path, monkeypatch):
+    backbone = config.build().eval()
+    cache = FeatureCache(tmp_path, backbone, gigabytes=1.0)
+    side = 4 * backbone.stride
+    images = torch.rand(3, 3, side, side)
+    expected = backbone(images)
+    first = backbone.combine(cached_levels(backbone, images, cache), backbone.grid(images))
+    assert_close(first, expected, rtol=1e-4, atol=1e-4)
+    monkeypatch.setattr(type(backbone), "levels", lambda *_: pytest.fail("was computed again"))
+    again = backbone.combine(
+        cached_levels(backbone, images, FeatureCache(tmp_path, backbone, 1.0)), backbone.grid(images)
+    )
+    assert_close(again, first, rtol=0, atol=0)
+
+
+def test_other_pixels_other_layers_and_other_weights_have_entries_of_their_own(tmp_path):
+    images = torch.rand(1, 3, 56, 56)
+    backbones = [TINY.build().eval(), override_layers((1, 2)), TINY.build().eval()]
+    for backbone in backbones:
+        cached_levels(backbone, images, FeatureCache(tmp_path, backbone, 1.0))
+    cached_levels(backbones[0], images + 0.01, FeatureCache(tmp_path, backbones[0], 1.0))
+    assert len(list(tmp_path.glob("*.safetensors"))) == 4
+
+
+def override_layers(layers):
+    from dataclasses import replace
+
+    return replace(TINY, layers=layers).build().eval()
+
+
+@pytest.mark.parametrize("damage", [b"", b"junk", None])
+def test_a_broken_entry_is_computed_again(tmp_path, damage):
+    backbone = TINY.build().eval()
+    images = torch.rand(1, 3, 56, 56)
+    good = cached_levels(backbone, images, FeatureCache(tmp_path, backbone, 1.0))
+    (path,) = tmp_path.glob("*.safetensors")
+    path.write_bytes(path.read_bytes()[:-10] if damage is None else damage)
+    repaired = cached_levels(backbone, images, FeatureCache(tmp_path, backbone, 1.0))
+    for a, b in zip(good, repaired, strict=True):
+        assert_close(a, b, rtol=0, atol=0)
+    assert path.stat().st_size > 1000
+
+
+def test_the_cache_keeps_within_its_size_dropping_what_was_not_used(tmp_path):
+    backbone = TINY.build().eval()
+    images = torch.rand(8, 3, 56, 56)
+    one = sum(level.numel() * 4 for level in backbone.raw_levels(images[:1]))
+    cache = FeatureCache(tmp_path, backbone, gigabytes=4.5 * one / 1e9)
+    for image in images:
+        cached_levels(backbone, image[None], cache)
+        held = sum(path.stat().st_size for path in tmp_path.glob("*.safetensors"))
+        assert held <= 4.6 * one
+    assert len(list(tmp_path.glob("*"))) >= 2
+
+
+def test_several_writers_of_one_folder_do_not_disturb_each_other(tmp_path):
+    backbone = TINY.build().eval()
+    images = torch.rand(6, 3, 56, 56)
+    one = sum(level.numel() * 4 for level in backbone.raw_levels(images[:1]))
+    expected = [backbone.raw_levels(image[None]) for image in images]
+    problems = []
+
+    def work():
+        cache = FeatureCache(tmp_path, backbone, gigabytes=3.2 * one / 1e9)
+        for _ in range(5):
+            for image, wanted in zip(images, expected, strict=True):
+                found = cached_levels(backbone, image[None], cache)
+                problems.extend(1 for a, b in zip(found, wanted, strict=True) if not torch.allclose(a, b, atol=1e-5))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert not problems
+    assert not list(tmp_path.glob("*.part"))
