@@ -3,13 +3,14 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from mambamatcher.version import __version__
+
 if TYPE_CHECKING:
     from mambamatcher import presets
     from mambamatcher.errors import MambaMatcherError
     from mambamatcher.matcher import Matcher, MatchResult
     from mambamatcher.model import MambaMatcher, ModelConfig
 
-__version__ = "0.1.0"
 __all__ = ["MambaMatcher", "MambaMatcherError", "MatchResult", "Matcher", "ModelConfig", "__version__", "presets"]
 
 _HOMES = {

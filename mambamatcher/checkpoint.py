@@ -1,18 +1,21 @@
 """A model as a folder: `model.safetensors` and `config.json`. Loading runs no code from the folder."""
 
 import json
+import re
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from huggingface_hub import HfApi
 from safetensors.torch import save_file
 
-from mambamatcher import __version__
-from mambamatcher.backbones.weights import load_exactly, read_state_dict
+from mambamatcher.backbones.weights import download, load_exactly, read_state_dict
 from mambamatcher.config import from_dict, to_dict
 from mambamatcher.errors import ConfigError, WeightsError
 from mambamatcher.files import refuse_existing, write_atomically
 from mambamatcher.model import MambaMatcher, ModelConfig
+from mambamatcher.version import __version__
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 
@@ -33,9 +36,20 @@ def _write(path: Path, text: str) -> None:
     path.write_text(text + "\n", encoding="utf-8")
 
 
-def load_pretrained(folder: str | PathLike[str]) -> MambaMatcher:
-    """Read a model that `save_pretrained` wrote."""
-    folder = Path(folder).expanduser()
+def push_to_hub(model: MambaMatcher, hub_id: str, private: bool = False) -> str:
+    """Upload a model as `save_pretrained` writes it, and return its address."""
+    api = HfApi()
+    api.create_repo(hub_id, private=private, exist_ok=True)
+    with TemporaryDirectory() as folder:
+        save_pretrained(model, folder)
+        return str(api.upload_folder(repo_id=hub_id, folder_path=folder, commit_message="mambamatcher model"))
+
+
+def load_pretrained(source: str | PathLike[str]) -> MambaMatcher:
+    """Read a model that `save_pretrained` wrote, from its folder or by its hub id `owner/name`."""
+    folder = Path(source).expanduser()
+    if not folder.exists() and isinstance(source, str) and re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", source):
+        folder = download(source, then="give that folder in its place")
     for name in (WEIGHTS, CONFIG):
         if not (folder / name).is_file():
             raise WeightsError(f"{folder} is not a saved model: it has no {name}")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mambamatcher.cli import info, match, train
+from mambamatcher.cli import benchmark, compare, data, evaluate, info, match, train
 from mambamatcher.errors import MambaMatcherError
 
 app = typer.Typer(
@@ -17,6 +17,10 @@ app = typer.Typer(
     add_completion=False,
 )
 app.command("match")(match.match)
+app.command("evaluate")(evaluate.evaluate)
+app.command("compare")(compare.compare)
+app.add_typer(data.app, name="data")
+app.add_typer(benchmark.app, name="benchmark")
 app.command("info")(info.info)
 app.command("train")(train.train)
 

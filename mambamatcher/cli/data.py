@@ -1,0 +1,77 @@
+"""`mambamatcher data`: look after the benchmarks."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from mambamatcher.data.verify import SplitState, Verification
+
+app = typer.Typer(help="Look after the benchmarks.", no_args_is_help=True)
+
+SHOWN = 10
+
+
+@app.callback()
+def data() -> None:
+    """Look after the benchmarks."""
+
+
+@app.command("verify")
+def verify_command(
+    dataset: Annotated[str, typer.Option(help="The benchmark's name, such as spair or pf-pascal.")],
+    root: Annotated[Path | None, typer.Option(help="Where the benchmarks are; MAMBAMATCHER_DATA if not given.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print machine-readable JSON.")] = False,
+) -> None:
+    """Say what of a benchmark is here, what is missing or bad, and which images its splits share.
+
+    Example: mambamatcher data verify --dataset spair --root ~/data
+    """
+    from mambamatcher.data.verify import verify
+
+    found = verify(dataset, root)
+    if as_json:
+        typer.echo(json.dumps({**asdict(found), "complete": found.complete}))
+    else:
+        print_state(found)
+    if not any(split.pairs for split in found.splits):
+        raise typer.Exit(1)
+
+
+def print_state(found: "Verification") -> None:
+    """Print a line a split, then every fault, overlap and way to get the rest."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    table = Table(title=f"{found.dataset} under {found.root}")
+    for heading in ("split", "usable pairs", "published", "images", "state"):
+        table.add_column(heading)
+    for split in found.splits:
+        published = "" if split.expected is None else f"{split.expected:,}"
+        table.add_row(split.split, f"{split.pairs:,}", published, f"{split.images:,}", _state(split))
+    console.print(table)
+    for split in found.splits:
+        if split.absent is not None:
+            console.print(f"{split.split} is absent: {split.absent}", soft_wrap=True, markup=False)
+        for reason in split.faults[:SHOWN]:
+            console.print(f"bad in {split.split}: {reason}", soft_wrap=True, markup=False)
+        if len(split.faults) > SHOWN:
+            console.print(f"and {len(split.faults) - SHOWN} more in {split.split}; --json lists all")
+    for splits, count in found.shared_images.items():
+        console.print(f"{splits} share {count} images", soft_wrap=True)
+    if not found.complete:
+        console.print(f"To get the rest: {found.get}", soft_wrap=True, markup=False)
+
+
+def _state(split: "SplitState") -> str:
+    if split.absent is not None:
+        return "absent"
+    if split.faults:
+        return f"{len(split.faults)} bad"
+    if not split.complete:
+        return "incomplete"
+    return "complete" if split.expected is not None else "read"

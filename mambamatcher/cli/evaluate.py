@@ -1,0 +1,62 @@
+"""`mambamatcher evaluate`: predict once, score under every protocol, report."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def evaluate(
+    model: Annotated[
+        str, typer.Argument(help="A preset's name, a saved model's folder, or a .jsonl file of predictions.")
+    ],
+    dataset: Annotated[str, typer.Option(help="The benchmark's name, such as spair or pf-pascal.")],
+    split: Annotated[str, typer.Option(help="The split, such as val, test or test-small.")] = "test",
+    root: Annotated[Path | None, typer.Option(help="Where the benchmarks are; MAMBAMATCHER_DATA if not given.")] = None,
+    out: Annotated[Path, typer.Option(help="The folder for predictions and reports.")] = Path("evaluation"),
+    limit: Annotated[int | None, typer.Option(min=1, help="Take only the first so many pairs.")] = None,
+    alpha: Annotated[list[float] | None, typer.Option(help="A threshold; repeat for more.")] = None,
+    skip_bad: Annotated[
+        bool, typer.Option(help="Leave out and list what cannot be read, instead of stopping.")
+    ] = False,
+    overwrite: Annotated[bool, typer.Option(help="Begin again instead of going on with saved predictions.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Predict every pair of a benchmark once, save it, and score it under every protocol.
+
+    A run that was stopped goes on where it stopped. Saved predictions in place of MODEL are scored again.
+
+    Example: mambamatcher evaluate nearest --dataset spair --split val --root data --out results
+    """
+    from mambamatcher.cli.match import load_matcher
+    from mambamatcher.evaluation.predictors import MatcherPredictor
+    from mambamatcher.evaluation.run import Request, rescore
+    from mambamatcher.evaluation.run import evaluate as run
+    from mambamatcher.pck import ALPHAS
+
+    request = Request(
+        dataset=dataset,
+        split=split,
+        output=out,
+        root=root,
+        limit=limit,
+        alphas=sorted(alpha) if alpha else ALPHAS,
+        skip_bad=skip_bad,
+        overwrite=overwrite,
+    )
+    if model.endswith(".jsonl"):
+        report = rescore(Path(model), request)
+    else:
+        report = run(MatcherPredictor(model, load_matcher(model)), request)
+    if as_json:
+        # the single errors are for `compare`, and in the file
+        typer.echo(json.dumps({key: value for key, value in report.items() if key != "errors"}))
+        return
+    from rich.console import Console
+
+    from mambamatcher.evaluation.console import WIDE, print_report
+
+    console = Console()
+    print_report(report, console if console.is_terminal else Console(width=WIDE))
+    typer.echo(f"wrote {out}: predictions, report.json, report.md and the worst pairs in worst.html")

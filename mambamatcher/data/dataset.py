@@ -1,0 +1,152 @@
+"""One dataset for every benchmark: pairs of squared pictures with their shared keypoints in the unit frame."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int, UInt8
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from mambamatcher.data.images import CACHE_BYTES, ImageCache, frame_size, read_image, to_square
+from mambamatcher.data.records import AnnotatedImage, Pair
+from mambamatcher.data.transforms import Augmentation, View
+from mambamatcher.geometry import pixels_to_unit
+
+
+@dataclass(frozen=True)
+class PairSample:
+    """One pair as tensors; pictures in [0, 1], points in the unit frame, sizes and box in original pixels.
+
+    A size is the one the unit frame spans; where the benchmark gives no box, `box_present` is false.
+    """
+
+    index: int
+    category: str
+    source_image: Float[Tensor, "3 side side"]
+    target_image: Float[Tensor, "3 side side"]
+    source_points: Float[Tensor, "keypoint 2"]
+    target_points: Float[Tensor, "keypoint 2"]
+    source_size: Int[Tensor, "2"]
+    target_size: Int[Tensor, "2"]
+    target_box: Float[Tensor, "4"]
+    box_present: bool
+
+
+@dataclass(frozen=True)
+class PairBatch:
+    """Pairs stacked; keypoints are padded to the longest list and `present` says which are real."""
+
+    index: Int[Tensor, " batch"]
+    category: list[str]
+    source_image: Float[Tensor, "batch 3 side side"]
+    target_image: Float[Tensor, "batch 3 side side"]
+    source_points: Float[Tensor, "batch keypoint 2"]
+    target_points: Float[Tensor, "batch keypoint 2"]
+    present: Bool[Tensor, "batch keypoint"]
+    source_size: Int[Tensor, "batch 2"]
+    target_size: Int[Tensor, "batch 2"]
+    target_box: Float[Tensor, "batch 4"]
+    box_present: Bool[Tensor, " batch"]
+
+    def to_target_pixels(self, points: Float[Tensor, "batch keypoint 2"]) -> Float[Tensor, "batch keypoint 2"]:
+        """Move points from the unit frame to each target's original pixels, where metrics are taken."""
+        return (points + 1.0) * (self.target_size[:, None] / 2.0)
+
+    def to(self, device: torch.device | str) -> "PairBatch":
+        """Move every tensor to a device."""
+        moved: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        for name, value in moved.items():
+            moved[name] = value.to(device) if isinstance(value, Tensor) else value
+        return PairBatch(**moved)
+
+
+class PairDataset(Dataset[PairSample]):
+    """Pairs of any benchmark, decoded once and augmented by seed, epoch and index, whichever worker does it."""
+
+    def __init__(
+        self,
+        pairs: Sequence[Pair],
+        side: int,
+        augmentation: Augmentation | None = None,
+        *,
+        seed: int = 0,
+        keep_aspect: bool = False,
+        cache_bytes: int = CACHE_BYTES,
+    ) -> None:
+        self.pairs = pairs
+        self.side = side
+        self.augmentation = augmentation
+        self.seed = seed
+        self.keep_aspect = keep_aspect
+        # in shared memory, so workers that live on see the new epoch
+        self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
+        self._photos = ImageCache(read_image, cache_bytes)
+        self._squares = ImageCache(partial(_square, side=side, keep_aspect=keep_aspect), cache_bytes)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Draw other augmentations from now on."""
+        self._epoch.fill_(epoch)
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def __getitem__(self, index: int) -> PairSample:
+        pair = self.pairs[index]
+        if self.augmentation is None:
+            return self._sample(index, pair, self._squares[pair.source], self._squares[pair.target])
+        generator = np.random.default_rng([self.seed, int(self._epoch), index])
+        views = (View(self._photos[pair.source], pair.source), View(self._photos[pair.target], pair.target))
+        source, target = self.augmentation(*views, generator)
+        changed = Pair(pair.name, source.annotated, target.annotated, pair.category)
+        squares = [to_square(view.image, self.side, self.keep_aspect) for view in (source, target)]
+        return self._sample(index, changed, *squares)
+
+    def _sample(self, index: int, pair: Pair, source: Tensor, target: Tensor) -> PairSample:
+        points = pair.points()
+        sizes = [frame_size(image.size, self.keep_aspect) for image in (pair.source, pair.target)]
+        return PairSample(
+            index=index,
+            category=pair.category,
+            source_image=source.float().div_(255.0),
+            target_image=target.float().div_(255.0),
+            source_points=pixels_to_unit(torch.from_numpy(points[0]).float(), sizes[0]),
+            target_points=pixels_to_unit(torch.from_numpy(points[1]).float(), sizes[1]),
+            source_size=torch.tensor(sizes[0]),
+            target_size=torch.tensor(sizes[1]),
+            target_box=_box(pair.target),
+            box_present=pair.target.bbox is not None,
+        )
+
+
+def collate(samples: Sequence[PairSample]) -> PairBatch:
+    """Stack samples; padding is zero and marked absent."""
+    counts = torch.tensor([len(sample.source_points) for sample in samples])
+    return PairBatch(
+        index=torch.tensor([sample.index for sample in samples]),
+        category=[sample.category for sample in samples],
+        source_image=torch.stack([sample.source_image for sample in samples]),
+        target_image=torch.stack([sample.target_image for sample in samples]),
+        source_points=_padded([sample.source_points for sample in samples]),
+        target_points=_padded([sample.target_points for sample in samples]),
+        present=torch.arange(int(counts.max())) < counts[:, None],
+        source_size=torch.stack([sample.source_size for sample in samples]),
+        target_size=torch.stack([sample.target_size for sample in samples]),
+        target_box=torch.stack([sample.target_box for sample in samples]),
+        box_present=torch.tensor([sample.box_present for sample in samples]),
+    )
+
+
+def _square(image: AnnotatedImage, side: int, keep_aspect: bool) -> UInt8[Tensor, "3 side side"]:
+    return to_square(read_image(image), side, keep_aspect)
+
+
+def _padded(points: list[Tensor]) -> Float[Tensor, "batch keypoint 2"]:
+    return torch.nn.utils.rnn.pad_sequence(points, batch_first=True)
+
+
+def _box(image: AnnotatedImage) -> Float[Tensor, "4"]:
+    return torch.tensor(image.bbox or (0.0, 0.0, 0.0, 0.0), dtype=torch.float32)

@@ -1,0 +1,94 @@
+"""Reading the files of a release: every fault becomes an `InputError` with the file's name."""
+
+import csv
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+from mambamatcher.data.faults import naming
+from mambamatcher.data.records import Size
+from mambamatcher.errors import InputError
+
+ROOT_VARIABLE = "MAMBAMATCHER_DATA"
+
+
+def data_root(root: Path | None) -> Path:
+    """Return the folder of the benchmarks: the one given, or the one `MAMBAMATCHER_DATA` names."""
+    named = root or os.environ.get(ROOT_VARIABLE)
+    if not named:
+        raise InputError(f"no data folder was given: use --root or set {ROOT_VARIABLE}")
+    folder = Path(named).expanduser()
+    if not folder.is_dir():
+        raise InputError(f"the data folder {folder} does not exist")
+    return folder
+
+
+def locate(root: Path, *names: str) -> Path:
+    """Return the benchmark's own folder: one of `names` under the root, or the root itself."""
+    return next((root / name for name in names if (root / name).is_dir()), root)
+
+
+def first_existing(*candidates: Path) -> Path:
+    """Return the first file that exists; name the one that was expected when none does."""
+    for path in candidates:
+        if path.exists():
+            return path
+    raise InputError(f"{candidates[0]} is missing")
+
+
+def read_text(path: Path) -> str:
+    """Read a text file."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not text: {error.reason} at byte {error.start}") from error
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file."""
+    try:
+        return json.loads(read_text(path))
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path} is not JSON: {error}") from error
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    """Read a CSV file with a header; a row with too few or too many cells is malformed."""
+    with naming(path):
+        rows = list(csv.DictReader(read_text(path).splitlines()))
+    for number, row in enumerate(rows, start=2):
+        if None in row or None in row.values():
+            raise InputError(f"{path}: line {number} does not have the columns of the header")
+    return rows
+
+
+def read_mat(path: Path, *names: str) -> list[np.ndarray]:
+    """Read the named arrays of a MATLAB file as floats."""
+    from scipy.io import loadmat
+    from scipy.io.matlab import MatReadError
+
+    if not path.exists():
+        raise InputError(f"{path} is missing")
+    try:
+        content = loadmat(path, variable_names=list(names))
+    except (MatReadError, NotImplementedError, TypeError, OSError, ValueError, IndexError) as error:
+        raise InputError(f"{path} is not a MATLAB file: {error}") from error
+    with naming(path):
+        return [np.asarray(content[name], dtype=np.float64) for name in names]
+
+
+def image_size(path: Path) -> Size:
+    """Read the `(width, height)` of an image from its header."""
+    try:
+        with Image.open(path) as image:
+            return image.size
+    except FileNotFoundError as error:
+        raise InputError(f"{path} is missing") from error
+    except (UnidentifiedImageError, OSError) as error:
+        raise InputError(f"{path} is not a readable image: {error}") from error

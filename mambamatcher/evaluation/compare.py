@@ -1,0 +1,155 @@
+"""Two reports on the same data, pair by pair: is one model really better?
+
+Per image, the difference of the means has a paired bootstrap interval and a sign-flip permutation test; per point, the
+keypoints only one of the two gets right are put to McNemar's exact test. The tests of the single categories are
+corrected for their number (Holm).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mambamatcher.errors import InputError
+from mambamatcher.evaluation.report import Report
+from mambamatcher.evaluation.score import bootstrap_weights
+
+RESAMPLES = 2_000
+LEVEL = 0.05
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The second report against the first at one alpha, over all pairs or one category; shares from 0 to 1."""
+
+    category: str
+    alpha: float
+    pairs: int
+    points: int
+    first: float
+    second: float
+    low: float
+    high: float
+    p_image: float
+    only_first: int
+    only_second: int
+    p_point: float
+
+    @property
+    def difference(self) -> float:
+        """How much more the second gets right, per image."""
+        return self.second - self.first
+
+    def words(self, first: str, second: str) -> str:
+        """Say what the numbers mean."""
+        where = "Over all pairs" if self.category == "all" else f"On {self.category}"
+        interval = f"95 % interval {100 * self.low:+.1f} to {100 * self.high:+.1f}"
+        values = f"{100 * self.first:.1f} against {100 * self.second:.1f} at PCK@{self.alpha:g}"
+        change = f"{values}, {100 * self.difference:+.1f} points ({interval}, p = {self.p_image:.2g})"
+        if self.p_image > LEVEL:
+            return f"{where}, no difference between {first} and {second} can be told: {change}."
+        better = second if self.difference > 0 else first
+        return f"{where}, {better} is better: {change}."
+
+
+def compare(first: Report, second: Report, *, resamples: int = RESAMPLES, seed: int = 0) -> list[Comparison]:
+    """Compare at every alpha both reports have, over all pairs and in each category."""
+    for key in ("dataset", "split", "fingerprint", "headline"):
+        if first[key] != second[key]:
+            raise InputError(f"the reports cannot be compared: their {key} differ, {first[key]!r} and {second[key]!r}")
+    names = [name for name in first["errors"] if name in second["errors"]]
+    if not names:
+        raise InputError("the reports have no pair in common")
+    errors = [[_array(report["errors"][name]["errors"]) for name in names] for report in (first, second)]
+    categories = [first["errors"][name]["category"] for name in names]
+    alphas = np.array([alpha for alpha in first["alphas"] if alpha in second["alphas"]])
+
+    groups = {"all": list(range(len(names)))}
+    for name in sorted(set(categories)):
+        groups[name] = [row for row, category in enumerate(categories) if category == name]
+    found = []
+    for name, rows in groups.items():
+        chosen = [[report[row][:, None] <= alphas for row in rows] for report in errors]
+        found.append(_compare(name, alphas.tolist(), chosen[0], chosen[1], (resamples, seed)))
+    return [row for each in zip(*found, strict=True) for row in (each[0], *_holm(each[1:]))]
+
+
+def _compare(
+    category: str,
+    alphas: Sequence[float],
+    first: Sequence[np.ndarray],
+    second: Sequence[np.ndarray],
+    draws: tuple[int, int],
+) -> list[Comparison]:
+    """Compare one group of pairs; each array says which keypoints are right at which alpha."""
+    shares = np.array([[pair.mean(axis=0) for pair in report] for report in (first, second)])
+    points = np.concatenate(first), np.concatenate(second)
+    differences = shares[1] - shares[0]
+    low, high = np.quantile(_bootstrap_means(differences, *draws), [0.025, 0.975], axis=0)
+    p_image = sign_flip_test(differences, *draws)
+    only_first, only_second = (points[0] & ~points[1]).sum(axis=0), (~points[0] & points[1]).sum(axis=0)
+    return [
+        Comparison(
+            category=category,
+            alpha=alpha,
+            pairs=len(first),
+            points=len(points[0]),
+            first=float(shares[0, :, k].mean()),
+            second=float(shares[1, :, k].mean()),
+            low=float(low[k]),
+            high=float(high[k]),
+            p_image=float(p_image[k]),
+            only_first=int(only_first[k]),
+            only_second=int(only_second[k]),
+            p_point=mcnemar_test(int(only_first[k]), int(only_second[k])),
+        )
+        for k, alpha in enumerate(alphas)
+    ]
+
+
+def sign_flip_test(differences: np.ndarray, resamples: int, seed: int) -> np.ndarray:
+    """Return, for each column, how often random signs give a mean at least as far from zero as the real ones."""
+    generator = np.random.default_rng(seed)
+    extreme = np.zeros(differences.shape[1])
+    for size in _blocks(resamples, len(differences)):
+        signs = generator.integers(2, size=(size, len(differences)), dtype=np.int8) * 2.0 - 1.0
+        extreme += (np.abs(signs @ differences) >= np.abs(differences.sum(axis=0)) - 1e-9).sum(axis=0)
+    # the real signs are one of the arrangements, so p is never zero
+    return (extreme + 1) / (resamples + 1)
+
+
+def mcnemar_test(only_first: int, only_second: int) -> float:
+    """Return the exact two-sided probability of so uneven a split of the points only one gets right."""
+    from scipy.stats import binomtest
+
+    total = only_first + only_second
+    return float(binomtest(only_first, total).pvalue) if total else 1.0
+
+
+def _bootstrap_means(differences: np.ndarray, resamples: int, seed: int) -> np.ndarray:
+    weights = bootstrap_weights(len(differences), resamples, seed).numpy()
+    return weights @ differences / len(differences)
+
+
+def _blocks(resamples: int, length: int) -> list[int]:
+    """Split the resamples so that one block holds about four million numbers."""
+    block = max(1, 4_000_000 // length)
+    return [min(block, resamples - done) for done in range(0, resamples, block)]
+
+
+def _holm(rows: Sequence[Comparison]) -> list[Comparison]:
+    """Correct the categories' tests for their number."""
+    corrected: dict[tuple[str, str], float] = {}
+    for key in ("p_image", "p_point"):
+        worst = 0.0
+        for rank, row in enumerate(sorted(rows, key=lambda row: getattr(row, key))):
+            worst = max(worst, min(1.0, (len(rows) - rank) * getattr(row, key)))
+            corrected[row.category, key] = worst
+    return [
+        replace(row, p_image=corrected[row.category, "p_image"], p_point=corrected[row.category, "p_point"])
+        for row in rows
+    ]
+
+
+def _array(errors: Sequence[float | None]) -> np.ndarray:
+    return np.array([np.inf if value is None else value for value in errors])

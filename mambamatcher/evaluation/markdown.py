@@ -1,0 +1,63 @@
+"""A report as Markdown, for people."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from mambamatcher.evaluation.score import AVERAGES
+
+
+def markdown(report: Mapping[str, Any]) -> str:
+    """Write the scores of every protocol, then the headline protocol in detail, then what made them."""
+    alphas = [f"PCK@{alpha:g}" for alpha in report["alphas"]]
+    headline = f"{report['headline']['reference']}, {report['headline']['scale']}, per image"
+    blocks = [
+        f"# {report['model']} on {report['dataset']} {report['split']}",
+        f"{report['pairs']} pairs, {report['points']} keypoints, {report['direction']}. Data {report['fingerprint']}. "
+        "Values in percent with 95 % bootstrap intervals over pairs; correct means distance <= alpha x reference.",
+        _table(["reference", "scale", "average", *alphas], map(_score, report["scores"])),
+        "Averages: " + "; ".join(f"{name}, {meaning}" for name, meaning in AVERAGES.items()) + ".",
+        f"## By category ({headline})",
+        _table(
+            ["category", "pairs", "points", *alphas], map(_category, *zip(*report["categories"].items(), strict=True))
+        ),
+    ]
+    if report["seconds_per_pair"] is not None:
+        blocks += [f"Median time a pair: {1000 * report['seconds_per_pair']:.0f} ms."]
+    if report["slices"]:
+        blocks += [f"## By difficulty ({headline})"]
+        blocks += [_table(["grade", "level", "pairs", *alphas], map(_slice, report["slices"]))]
+    if report["left_right"]:
+        blocks += [left_right_line(report["left_right"])]
+    if report["skipped"]:
+        blocks += [f"## Left out ({len(report['skipped'])})", "\n".join(f"- {reason}" for reason in report["skipped"])]
+    blocks += ["## Configuration", f"```json\n{json.dumps(report['configuration'], indent=2)}\n```"]
+    return "\n\n".join(blocks) + "\n"
+
+
+def percent(estimate: Mapping[str, float]) -> str:
+    """Write an estimate and its interval in percent."""
+    return f"{100 * estimate['value']:.1f} ({100 * estimate['low']:.1f}-{100 * estimate['high']:.1f})"
+
+
+def left_right_line(sides: Mapping[str, Any]) -> str:
+    """Say how often left was taken for right."""
+    return (
+        f"Left taken for right: {100 * sides['rate']:.1f} % of {sides['keypoints']} keypoints whose other side shows."
+    )
+
+
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (headings, ["---"] * len(headings), *rows))
+
+
+def _score(row: Mapping[str, Any]) -> list[str]:
+    return [row["reference"], row["scale"], row["average"], *map(percent, row["values"])]
+
+
+def _category(name: str, row: Mapping[str, Any]) -> list[str]:
+    return [name, str(row["pairs"]), str(row["points"]), *map(percent, row["values"])]
+
+
+def _slice(row: Mapping[str, Any]) -> list[str]:
+    return [row["grade"], row["level"], str(row["pairs"]), *(f"{100 * value:.1f}" for value in row["image"])]

@@ -1,0 +1,85 @@
+"""Run a predictor over pairs, each once, and save what it says."""
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from PIL import Image
+
+from mambamatcher.data.images import ImageCache, read_image
+from mambamatcher.data.records import Pair
+from mambamatcher.errors import InputError
+from mambamatcher.evaluation.predictions import Header, PredictionFile, record
+from mambamatcher.evaluation.progress import track
+
+AHEAD = 8  # pairs decoded before they are asked for, so that a slow file does not hold up the model
+
+
+@runtime_checkable
+class Predictor(Protocol):
+    """Anything that carries points from one picture to another, in original pixels."""
+
+    name: str
+    configuration: Mapping[str, Any]
+
+    def predict_points(
+        self, source: Image.Image, target: Image.Image, points: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the points in the target, `[keypoint, 2]`, and a confidence for each."""
+        ...
+
+
+def predict(
+    predictor: Predictor, pairs: Sequence[Pair], path: Path, header: Header, *, overwrite: bool = False
+) -> None:
+    """Predict the pairs the file does not hold yet; the header must be that of the run that began the file."""
+    if len({pair.name for pair in pairs}) < len(pairs):
+        raise InputError(
+            f"two pairs of {header.dataset} {header.split} have the same name; results could not be told apart"
+        )
+    with PredictionFile(path, header, overwrite) as file:
+        left = [pair for pair in pairs if pair.name not in file.done]
+        for pair, source, target in track(_decoded(left), len(left), f"{header.dataset} {header.split}"):
+            begun = perf_counter()
+            predicted, confidence = predictor.predict_points(source, target, pair.points()[0])
+            file.add(record(pair, np.asarray(predicted), np.asarray(confidence), perf_counter() - begun))
+
+
+def complete(lines: Mapping[str, Mapping[str, Any]], pairs: Sequence[Pair]) -> list[dict[str, Any]]:
+    """Join predictions made elsewhere, by pair name, with the benchmark's annotations."""
+    missing = [pair.name for pair in pairs if pair.name not in lines]
+    if missing:
+        raise InputError(f"{len(missing)} pairs have no prediction, the first is {missing[0]}")
+    records = []
+    for pair in pairs:
+        line = lines[pair.name]
+        try:
+            # numpy reads a null as NaN, which counts as no answer
+            predicted = np.array([point or (None, None) for point in line["predicted"]], dtype=np.float64)
+            confidence = line.get("confidence")
+            confidence = None if confidence is None else np.array(confidence, dtype=np.float64)
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"the prediction of {pair.name} is malformed: {error}") from error
+        records.append(record(pair, predicted, confidence, line.get("seconds")))
+    return records
+
+
+def _decoded(pairs: Sequence[Pair]) -> Iterator[tuple[Pair, Image.Image, Image.Image]]:
+    """Yield pairs with their pictures; the next ones are decoded while the predictor works on this one."""
+    cache = ImageCache(read_image)
+
+    def load(pair: Pair) -> tuple[Pair, Image.Image, Image.Image]:
+        return pair, cache[pair.source], cache[pair.target]
+
+    upcoming = iter(pairs)
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        queue = deque(pool.submit(load, pair) for pair in islice(upcoming, AHEAD))
+        while queue:
+            ready = queue.popleft().result()
+            queue.extend(pool.submit(load, pair) for pair in islice(upcoming, 1))
+            yield ready

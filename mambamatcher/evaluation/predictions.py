@@ -1,0 +1,180 @@
+"""The file of predictions: a header line, then one JSON line a pair with all that any protocol needs to be scored.
+
+A line is written whole or, after a kill, found torn and dropped; so a run goes on where it stopped, and no pair is lost
+or repeated.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+
+from mambamatcher.data.faults import naming
+from mambamatcher.data.files import read_text
+from mambamatcher.data.records import AnnotatedImage, Pair
+from mambamatcher.data.sides import has_side, mirror_name
+from mambamatcher.errors import InputError
+
+FORMAT = "mambamatcher-predictions"
+VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Header:
+    """What made the predictions and on what; a run only goes on in a file with the same header."""
+
+    model: str
+    configuration: Mapping[str, Any]
+    dataset: str
+    split: str
+    reference: str
+    fingerprint: str
+    pairs: int
+    skipped: list[str] = field(default_factory=list)
+    direction: str = "source to target"
+    format: str = FORMAT
+    version: int = VERSION
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """A header and the records of the pairs predicted so far."""
+
+    header: Header
+    records: list[dict[str, Any]]
+
+
+def record(pair: Pair, predicted: np.ndarray, confidence: np.ndarray | None, seconds: float | None) -> dict[str, Any]:
+    """Put everything about one predicted pair into plain values; a point that is not finite becomes null."""
+    source, target = pair.points()
+    if predicted.shape != target.shape:
+        raise InputError(
+            f"{pair.name}: {len(target)} points were asked for, the prediction has shape {predicted.shape}"
+        )
+    if confidence is not None and confidence.shape != (len(target),):
+        raise InputError(f"{pair.name}: confidence must hold {len(target)} numbers, its shape is {confidence.shape}")
+    return {
+        "pair": pair.name,
+        "category": pair.category,
+        "names": list(pair.names),
+        "source": _image(pair.source),
+        "target": _image(pair.target),
+        "source_points": _rounded(source),
+        "target_points": _rounded(target),
+        "predicted": [point if np.isfinite(point).all() else None for point in _rounded(predicted)],
+        "confidence": None if confidence is None else [round(float(value), 6) for value in confidence],
+        "mirrored_points": [_mirrored(name, pair.target) for name in pair.names],
+        "variation": dict(pair.variation),
+        "seconds": None if seconds is None else round(seconds, 6),
+    }
+
+
+class PredictionFile:
+    """An open file of predictions to add to; pairs it already holds are in `done`."""
+
+    def __init__(self, path: Path, header: Header, overwrite: bool = False) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.done: set[str] = set()
+        if path.exists() and not overwrite and (found := _complete_lines(path)):
+            self.done = {line["pair"] for line in _check(path, found, header)}
+            self._file: TextIO = path.open("r+", encoding="utf-8")
+            self._file.truncate(sum(len(line.encode()) for line in found))
+            self._file.seek(0, 2)
+        else:
+            self._file = path.open("w", encoding="utf-8")
+            self._write(asdict(header))
+
+    def add(self, line: dict[str, Any]) -> None:
+        """Append one pair and hand it to the operating system before the next one starts."""
+        self._write(line)
+        self.done.add(line["pair"])
+
+    def _write(self, line: dict[str, Any]) -> None:
+        self._file.write(json.dumps(line) + "\n")
+        self._file.flush()
+
+    def __enter__(self) -> "PredictionFile":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._file.close()
+
+
+def read_predictions(path: Path) -> Predictions:
+    """Read a complete or unfinished file of predictions."""
+    lines = _complete_lines(path)
+    if not lines:
+        raise InputError(f"{path} holds no predictions")
+    return Predictions(_header(path, lines[0]), list(_records(path, lines[1:])))
+
+
+def read_bare_predictions(path: Path) -> dict[str, dict[str, Any]] | None:
+    """Read the lines others write, `{"pair": ..., "predicted": ...}`; None if the file has our own header."""
+    lines = list(_records(path, read_text(path).splitlines()))
+    if lines and lines[0].get("format") == FORMAT:
+        return None
+    with naming(path):
+        return {line["pair"]: line for line in lines}
+
+
+def _complete_lines(path: Path) -> list[str]:
+    return [line for line in read_text(path).splitlines(keepends=True) if line.endswith("\n")]
+
+
+def _check(path: Path, lines: Sequence[str], header: Header) -> Iterator[dict[str, Any]]:
+    difference = _difference(asdict(_header(path, lines[0])), asdict(header))
+    if difference is not None:
+        raise InputError(
+            f"{path} holds predictions of another run ({difference}); write to another folder or overwrite it"
+        )
+    return _records(path, lines[1:])
+
+
+def _difference(there: Mapping[str, Any], wanted: Mapping[str, Any], within: str = "") -> str | None:
+    """Name the first value that differs, inside nested mappings too."""
+    for key in {**there, **wanted}:
+        old, new = there.get(key), wanted.get(key)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            if nested := _difference(old, new, f"{within}{key}."):
+                return nested
+        elif old != new:
+            return f"{within}{key} was {old!r}, now {new!r}"
+    return None
+
+
+def _header(path: Path, line: str) -> Header:
+    content = next(_records(path, [line]))
+    if content.get("format") != FORMAT or content.get("version") != VERSION:
+        raise InputError(f"{path} does not start with a {FORMAT} header of version {VERSION}")
+    with naming(path):
+        return Header(**content)
+
+
+def _records(path: Path, lines: Sequence[str]) -> Iterator[dict[str, Any]]:
+    for number, line in enumerate(lines, start=1):
+        try:
+            yield json.loads(line)
+        except json.JSONDecodeError as error:
+            raise InputError(f"{path}: entry {number} is not JSON: {error}") from error
+
+
+def _image(image: AnnotatedImage) -> dict[str, Any]:
+    return {
+        "path": str(image.path.absolute()),
+        "size": list(image.size),
+        "bbox": image.bbox and list(image.bbox),
+        "flip": image.flip,
+    }
+
+
+def _mirrored(name: str, target: AnnotatedImage) -> list[float] | None:
+    """Return where the keypoint's counterpart on the other side is, if the target shows it."""
+    point = target.keypoints.get(mirror_name(name)) if has_side(name) else None
+    return None if point is None else [round(value, 4) for value in point]
+
+
+def _rounded(points: np.ndarray) -> list[list[float]]:
+    return np.round(np.asarray(points, dtype=np.float64), 4).tolist()

@@ -1,0 +1,110 @@
+"""The result of an evaluation: one dictionary with everything stamped in, written as JSON and as Markdown."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from math import inf
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from mambamatcher.errors import InputError
+from mambamatcher.evaluation.markdown import markdown
+from mambamatcher.evaluation.predictions import Predictions
+from mambamatcher.evaluation.score import AVERAGES, Scores, score
+from mambamatcher.evaluation.slices import left_right, slices
+from mambamatcher.evaluation.table import Protocol, Table, make_table
+from mambamatcher.files import write_atomically
+from mambamatcher.pck import ALPHAS
+
+FORMAT = "mambamatcher-evaluation"
+VERSION = 1
+
+Report = dict[str, Any]
+
+
+def make_report(predictions: Predictions, alphas: Sequence[float] = ALPHAS) -> Report:
+    """Score predictions under every protocol; the benchmark's own protocol, per image, is the headline."""
+    table = make_table(predictions.records)
+    # the first protocol, by image size, stands in where a release leaves out the boxes its own protocol needs
+    protocols = table.protocols()
+    headline = next((each for each in protocols if each.reference == predictions.header.reference), protocols[0])
+    scores = sorted(score(table, alphas=alphas), key=lambda each: each.protocol != headline)
+    sides = left_right(table)
+    header = asdict(predictions.header)
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        **{key: header[key] for key in ("model", "configuration", "dataset", "split", "fingerprint", "direction")},
+        "pairs": len(table.names),
+        "points": int(table.counts.sum()),
+        "skipped": header["skipped"],
+        "alphas": list(alphas),
+        "headline": {"reference": headline.reference, "scale": headline.scale, "average": "image"},
+        "scores": [_score(each, average) for each in scores for average in AVERAGES],
+        "categories": _categories(scores[0], table),
+        "slices": [asdict(each) for each in slices(table, predictions.records, headline, alphas)],
+        "left_right": sides and {**asdict(sides), "rate": sides.rate},
+        "seconds_per_pair": _seconds(predictions.records),
+        "errors": _errors(table, headline),
+    }
+
+
+def write_report(report: Report, folder: Path) -> tuple[Path, Path]:
+    """Write `report.json` and `report.md` into a folder, each whole or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = folder / "report.json", folder / "report.md"
+    for path, text in zip(paths, (json.dumps(report), markdown(report)), strict=True):
+        _write(path, text)
+    return paths
+
+
+def read_report(path: Path) -> Report:
+    """Read a report written before."""
+    try:
+        report = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise InputError(f"{path} is not JSON: {error}") from error
+    if not isinstance(report, dict) or report.get("format") != FORMAT or report.get("version") != VERSION:
+        raise InputError(f"{path} is not a report of `mambamatcher evaluate`")
+    return report
+
+
+def _score(scores: Scores, average: str) -> dict[str, Any]:
+    protocol = scores.protocol
+    values = [asdict(estimate) for estimate in scores.estimates[average]]
+    return {"reference": protocol.reference, "scale": protocol.scale, "average": average, "values": values}
+
+
+def _categories(scores: Scores, table: Table) -> dict[str, Any]:
+    found = {}
+    for number, name in enumerate(table.categories):
+        mine = table.classes == number
+        values = [asdict(estimate) for estimate in scores.estimates[f"image/{name}"]]
+        found[name] = {"pairs": int(mine.sum()), "points": int(table.counts[mine].sum()), "values": values}
+    return found
+
+
+def _errors(table: Table, protocol: Protocol) -> dict[str, dict[str, Any]]:
+    """Keep each keypoint's relative error, so two reports can be compared at any alpha; null is no answer."""
+    found = {}
+    rows = zip(table.names, table.classes.tolist(), table.counts.tolist(), table.errors(protocol).tolist(), strict=True)
+    for name, number, count, errors in rows:
+        kept = [round(value, 7) if value < inf else None for value in errors[:count]]
+        found[name] = {"category": table.categories[number], "errors": kept}
+    return found
+
+
+def _seconds(records: Sequence[Mapping[str, Any]]) -> float | None:
+    known = [record["seconds"] for record in records if record["seconds"] is not None]
+    return median(known) if known else None
+
+
+def _write(path: Path, text: str) -> None:
+    write_atomically(path, lambda temporary: _fill(temporary, text), overwrite=True)
+
+
+def _fill(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")

@@ -1,0 +1,102 @@
+"""Saved predictions as tensors, padded and masked, so that every protocol is a few array operations."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from mambamatcher.errors import InputError
+from mambamatcher.pck import REFERENCES, SCALES, Targets, relative_errors
+
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """What a threshold is a fraction of, and in which pixels distances are taken."""
+
+    reference: str
+    scale: str
+
+    @property
+    def label(self) -> str:
+        """The protocol in words."""
+        return f"{self.reference}, {self.scale}"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Predicted and true points of all pairs in original target pixels; a missing answer is infinitely far."""
+
+    names: list[str]
+    categories: list[str]
+    classes: Int[Tensor, " pair"]
+    predicted: Float[Tensor, "pair keypoint 2"]
+    mirrored: Float[Tensor, "pair keypoint 2"]
+    mirrored_present: Bool[Tensor, "pair keypoint"]
+    targets: Targets
+
+    @property
+    def counts(self) -> Int[Tensor, " pair"]:
+        """The number of keypoints of each pair."""
+        return self.targets.present.sum(dim=1)
+
+    def errors(self, protocol: Protocol) -> Float[Tensor, "pair keypoint"]:
+        """Return distances as fractions of the reference; padding is infinitely far."""
+        errors = relative_errors(self.predicted, self.targets, protocol.reference, protocol.scale)
+        return errors.masked_fill(~self.targets.present, torch.inf)
+
+    def protocols(self) -> list[Protocol]:
+        """List every protocol these targets allow; padding was only ever added in a square."""
+        return [
+            Protocol(reference, scale)
+            for reference in REFERENCES
+            for scale in SCALES
+            if (reference != "bbox" or bool(self.targets.box_present.all()))
+            and (reference != "bbox-kp-padded" or scale == "anisotropic")
+        ]
+
+
+def make_table(records: Sequence[Record]) -> Table:
+    """Stack the records of a prediction file."""
+    if not records:
+        raise InputError("there are no predictions to score")
+    categories = sorted({record["category"] for record in records})
+    number = {name: index for index, name in enumerate(categories)}
+    truth, present = _padded([record["target_points"] for record in records])
+    predicted, answered = _padded([record["predicted"] for record in records])
+    mirrored, mirrored_present = _padded([record["mirrored_points"] for record in records])
+    boxes = [record["target"]["bbox"] for record in records]
+    return Table(
+        names=[record["pair"] for record in records],
+        categories=categories,
+        classes=torch.tensor([number[record["category"]] for record in records]),
+        predicted=predicted.masked_fill(~answered[..., None], torch.inf),
+        mirrored=mirrored,
+        mirrored_present=mirrored_present,
+        targets=Targets(
+            points=truth,
+            present=present,
+            size=torch.tensor([record["target"]["size"] for record in records]),
+            box=torch.tensor([box or [0.0] * 4 for box in boxes], dtype=torch.float64),
+            box_present=torch.tensor([box is not None for box in boxes]),
+        ),
+    )
+
+
+def _padded(
+    lists: Sequence[Sequence[Sequence[float] | None]],
+) -> tuple[Float[Tensor, "pair keypoint 2"], Bool[Tensor, "pair keypoint"]]:
+    """Pad lists of points with zeros; entries that are null or padding are not present."""
+    shape = len(lists), max(map(len, lists))
+    points, present = np.zeros((*shape, 2)), np.zeros(shape, dtype=bool)
+    for row, entries in enumerate(lists):
+        for column, point in enumerate(entries):
+            if point is not None:
+                points[row, column] = point
+                present[row, column] = True
+    return torch.from_numpy(points), torch.from_numpy(present)

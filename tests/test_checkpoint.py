@@ -1,0 +1,66 @@
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from mambamatcher import MambaMatcher, presets
+from mambamatcher.checkpoint import load_pretrained, push_to_hub, save_pretrained
+from mambamatcher.errors import WeightsError
+
+
+@pytest.fixture(scope="module")
+def model():
+    return MambaMatcher(presets.tiny())
+
+
+def same(a: MambaMatcher, b: MambaMatcher) -> bool:
+    return all(torch.equal(x, y) for x, y in zip(a.state_dict().values(), b.state_dict().values(), strict=True))
+
+
+def test_what_is_pushed_to_the_hub_loads_by_its_id(model, tmp_path, monkeypatch):
+    """With a folder in the hub's place, since there is no network in tests."""
+    hub: dict[str, Path] = {}
+
+    class Api:
+        def create_repo(self, hub_id, private, exist_ok):
+            hub[hub_id] = tmp_path / "hub"
+
+        def upload_folder(self, repo_id, folder_path, commit_message):
+            shutil.copytree(folder_path, hub[repo_id])
+            return f"hub:{repo_id}"
+
+    monkeypatch.setattr("mambamatcher.checkpoint.HfApi", Api)
+    monkeypatch.setattr("mambamatcher.backbones.weights.snapshot_download", lambda hub_id, **_: str(hub[hub_id]))
+    assert push_to_hub(model, "someone/tiny") == "hub:someone/tiny"
+    assert same(load_pretrained("someone/tiny"), model)
+
+
+@pytest.mark.parametrize("source", ["someone/unknown", "nowhere", "a/b/c"])
+def test_a_model_that_is_nowhere_is_refused_in_one_sentence(source, monkeypatch, tmp_path):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    with pytest.raises(WeightsError, match=source) as caught:
+        load_pretrained(source)
+    assert "\n" not in str(caught.value)
+
+
+def test_half_precision_files_load_as_single_precision(model, tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    save_pretrained(model, tmp_path)
+    state = load_file(tmp_path / "model.safetensors")
+    save_file({key: value.half() for key, value in state.items()}, tmp_path / "model.safetensors")
+    loaded = load_pretrained(tmp_path)
+    assert {value.dtype for value in loaded.state_dict().values()} == {torch.float32}
+
+
+def test_saving_over_a_model_keeps_the_old_one_until_the_new_one_is_whole(model, tmp_path, monkeypatch):
+    save_pretrained(model, tmp_path)
+    monkeypatch.setattr("mambamatcher.checkpoint.save_file", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+    from mambamatcher.errors import InputError
+
+    with pytest.raises(InputError, match="full"):
+        save_pretrained(MambaMatcher(presets.tiny()), tmp_path, overwrite=True)
+    assert same(load_pretrained(tmp_path), model)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "model.safetensors"]
