@@ -14,7 +14,7 @@ test: $(VENV)/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -m "not compile"
+	$(BIN)/pytest -n 2 -m "not compile"
 	$(BIN)/pytest -m compile -o addopts=-q
 
 $(VENV)/installed-demo: pyproject.toml constraints.txt

@@ -19,3 +19,7 @@ class WeightsError(MambaMatcherError):
 
 class BackendError(MambaMatcherError, RuntimeError):
     """A compute backend that was asked for by name and is not available here."""
+
+
+class MemoryLimitError(MambaMatcherError, MemoryError):
+    """More memory than there is; foreseen, before any of it is taken."""

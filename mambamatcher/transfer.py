@@ -8,7 +8,6 @@ from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
@@ -17,6 +16,7 @@ from mambamatcher.geometry import Grid, grid_centres, smallest_radius
 from mambamatcher.layers.precision import in_float32
 
 Points = Float[Tensor, "batch keypoint 2"]
+Rows = Float[Tensor, "batch row target_position"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,14 +47,7 @@ def matching_probability(
     refined: Float[Tensor, "batch hs ws ht wt"], settings: Transfer
 ) -> Float[Tensor, "batch source_position target_position"]:
     """Turn each source position's scores into a distribution over target positions with a single peak."""
-    scores = rearrange(refined, "b hs ws ht wt -> b (hs ws) (ht wt)")
-    centres = grid_centres((refined.shape[3], refined.shape[4]), refined.device)
-    peak = scores.argmax(dim=-1)
-    if settings.scores == "shifted":
-        scores = scores - scores.amin(dim=-1, keepdim=True).detach()
-    squared_distance = torch.cdist(centres, centres).square()
-    gaussian = torch.exp(-squared_distance / (2 * settings.sigma**2))
-    return (settings.temperature * gaussian[peak] * scores).softmax(dim=-1)
+    return _probability(refined.flatten(3).flatten(1, 2), (refined.shape[3], refined.shape[4]), settings)
 
 
 @in_float32
@@ -62,10 +55,7 @@ def dense_transfer(
     refined: Float[Tensor, "batch hs ws ht wt"], settings: Transfer
 ) -> Float[Tensor, "batch source_position 2"]:
     """Carry the centre of every source position to the target: the mean of its matching distribution."""
-    centres = grid_centres((refined.shape[3], refined.shape[4]), refined.device)
-    if settings.readout == "argmax":
-        return centres[rearrange(refined, "b hs ws ht wt -> b (hs ws) (ht wt)").argmax(dim=-1)]
-    return matching_probability(refined, settings) @ centres
+    return _carry(refined.flatten(3).flatten(1, 2), (refined.shape[3], refined.shape[4]), settings)
 
 
 @in_float32
@@ -85,9 +75,11 @@ def transfer_points(
     refined: Float[Tensor, "batch hs ws ht wt"], points: Points, settings: Transfer, radius: float | None = None
 ) -> Points:
     """Carry source points to the target; `radius` defaults to the one for inference."""
-    grid = (refined.shape[1], refined.shape[2])
-    weights = soft_sampler(points, grid, settings.radius if radius is None else radius)
-    return weights @ dense_transfer(refined, settings)
+    target = (refined.shape[3], refined.shape[4])
+    weights, rows = _sampled(refined, points, settings.radius if radius is None else radius)
+    if settings.readout == "argmax":  # of the scores at the point: a mean of neighbours' best places may be nobody's
+        return _carry(weights @ rows, target, settings)
+    return weights @ _carry(rows, target, settings)
 
 
 @in_float32
@@ -95,5 +87,37 @@ def point_probability(
     refined: Float[Tensor, "batch hs ws ht wt"], points: Points, settings: Transfer
 ) -> Float[Tensor, "batch keypoint ht wt"]:
     """Return each source point's matching distribution over the target: its heat map."""
-    weights = soft_sampler(points, (refined.shape[1], refined.shape[2]), settings.radius)
-    return (weights @ matching_probability(refined, settings)).unflatten(-1, refined.shape[3:])
+    target = (refined.shape[3], refined.shape[4])
+    weights, rows = _sampled(refined, points, settings.radius)
+    return (weights @ _probability(rows, target, settings)).unflatten(-1, target)
+
+
+def _sampled(
+    refined: Float[Tensor, "batch hs ws ht wt"], points: Points, radius: float
+) -> tuple[Float[Tensor, "batch keypoint row"], Rows]:
+    """Return the scores of those source positions that any point reads, and each point's weights of them.
+
+    A point reads a handful of positions; what the others match need not be computed.
+    """
+    weights = soft_sampler(points, (refined.shape[1], refined.shape[2]), radius)
+    read = weights.ne(0).flatten(0, 1).any(dim=0).nonzero().squeeze(1)
+    return weights[..., read], refined.flatten(3).flatten(1, 2)[:, read]
+
+
+def _probability(rows: Rows, grid: Grid, settings: Transfer) -> Rows:
+    """Turn rows of scores over a target grid into distributions with a single peak."""
+    x, y = grid_centres(grid, rows.device).T
+    peak = rows.argmax(dim=-1, keepdim=True)
+    if settings.scores == "shifted":
+        rows = rows - rows.amin(dim=-1, keepdim=True).detach()
+    squared_distance = (x - x[peak]).square() + (y - y[peak]).square()
+    gaussian = torch.exp(-squared_distance / (2 * settings.sigma**2))
+    return (settings.temperature * gaussian * rows).softmax(dim=-1)
+
+
+def _carry(rows: Rows, grid: Grid, settings: Transfer) -> Float[Tensor, "batch row 2"]:
+    """Return the target point that each row of scores stands for."""
+    centres = grid_centres(grid, rows.device)
+    if settings.readout == "argmax":
+        return centres[rows.argmax(dim=-1)]
+    return _probability(rows, grid, settings) @ centres

@@ -22,12 +22,16 @@ def names(config_class: type) -> list[str]:
     return sorted(field.name for field in fields(config_class))
 
 
+def verb(command) -> str:
+    return command.name or command.callback.__name__
+
+
 def surface() -> dict[str, object]:
     registries = {"backbone": BACKBONES, "features": FEATURE_AGGREGATIONS, "correlation": CORRELATION_AGGREGATIONS}
     groups = {group.name: group.typer_instance for group in app.registered_groups}
-    verbs = sorted(command.name for command in app.registered_commands)
+    verbs = sorted(verb(command) for command in app.registered_commands)
     for group, inner in groups.items():
-        verbs += sorted(f"{group} {command.name}" for command in inner.registered_commands)
+        verbs += sorted(f"{group} {verb(command)}" for command in inner.registered_commands)
     return {
         "mambamatcher": sorted(mambamatcher.__all__),
         "mambamatcher.ops": sorted(ops.__all__),

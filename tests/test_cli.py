@@ -15,11 +15,13 @@ def run(capsys, monkeypatch):
 
     def call(*arguments: object) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["mambamatcher", *map(str, arguments)])
-        with pytest.raises(SystemExit) as caught:
+        try:
             cli.main()
-            raise SystemExit(0)
+            code = 0
+        except SystemExit as stopped:
+            code = int(stopped.code or 0)
         captured = capsys.readouterr()
-        return int(caught.value.code or 0), captured.out, captured.err
+        return code, captured.out, captured.err
 
     return call
 

@@ -76,6 +76,6 @@ def _scan_flops(
     u_shape: tuple[int, ...], delta_shape: tuple[int, ...], A_shape: tuple[int, ...], *_: Any, **__: Any
 ) -> int:
     """Count nine operations per position, channel and state, as the paper does: the recurrence and its read-out."""
-    batch, _, length = u_shape
+    batch, length = u_shape[0], u_shape[2]
     channels, state = A_shape
     return 9 * batch * length * channels * state

@@ -71,20 +71,19 @@ def load_transformers(
         return _from_pretrained(model_class, path, f"folder {path}", config=config, local_files_only=True)
     if path.is_absolute() or weights.startswith((".", "~")):
         raise WeightsError(f"there is no weights file or folder at {weights}")
-    folder = _download(hub_id if weights == "pretrained" else weights)
+    folder = download(hub_id if weights == "pretrained" else weights)
     return _from_pretrained(model_class, folder, f"folder {folder}", config=config, local_files_only=True)
 
 
-def _download(hub_id: str) -> Path:
-    """Return the folder of a hub model, from the cache if the hub cannot be reached."""
+def download(hub_id: str, then: str = "pass backbone.weights=FOLDER") -> Path:
+    """Return the folder of a hub model, from the cache if the hub cannot be reached; `then` ends the advice if not."""
     with _quiet():
         try:
             return Path(snapshot_download(hub_id, allow_patterns=["config.json", "*.safetensors"]))
         except (OSError, ValueError, HfHubHTTPError) as error:
             raise WeightsError(
                 f"weights of the hub model {hub_id!r} are not on this machine and could not be downloaded; where there "
-                f"is a network, download its config.json and model.safetensors into one folder, then pass "
-                f"backbone.weights=FOLDER"
+                f"is a network, download its config.json and model.safetensors into one folder, then {then}"
             ) from error
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mambamatcher.cli import benchmark, compare, data, evaluate, info, match, train
+from mambamatcher.cli import benchmark, compare, data, evaluate, export, info, match, train
 from mambamatcher.errors import MambaMatcherError
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("compare")(compare.compare)
 app.add_typer(data.app, name="data")
 app.add_typer(benchmark.app, name="benchmark")
+app.command("export")(export.export)
 app.command("info")(info.info)
 app.command("train")(train.train)
 

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from einops import rearrange
-from torch import nn
+from jaxtyping import Float, Int
+from torch import Tensor, nn
 
 from mambamatcher.correlation.base import (
     CORRELATION_AGGREGATIONS,
@@ -14,10 +15,12 @@ from mambamatcher.correlation.base import (
 )
 from mambamatcher.correlation.sort_keys import SORT_KEYS
 from mambamatcher.errors import ConfigError
+from mambamatcher.layers.inference import may_use_cpu_kernels
 from mambamatcher.layers.mamba import MambaSettings
 from mambamatcher.layers.positional import POSITIONAL_ENCODINGS
 from mambamatcher.layers.scan_orders import SCAN_ORDERS
 from mambamatcher.layers.selective import OrderedScan
+from mambamatcher.ops.refinement import BlockWeights, Head, refine
 
 PAPER_BLOCK = MambaSettings(state=16, conv=4, expand=3)
 
@@ -30,10 +33,16 @@ class SimilarityScan(nn.Module):
         self.sort_key = SORT_KEYS[config.sort_key]
         self.orders = [SCAN_ORDERS[name] for name in config.orders]
         self.residual = config.residual
+        self.discretization = config.mamba.discretization
         self.positional = POSITIONAL_ENCODINGS[config.positional](levels)
         self.norms = nn.ModuleList(nn.LayerNorm(levels) if config.norm else nn.Identity() for _ in range(config.depth))
         self.scans = nn.ModuleList(OrderedScan(levels, len(self.orders), config.mamba) for _ in range(config.depth))
         self.project = mean_of_levels(levels)
+
+    @property
+    def can_be_fused(self) -> bool:
+        """Whether there is just one scan, so that one kernel can do it all."""
+        return len(self.scans) == len(self.orders) == 1
 
     def forward(self, correlation: CorrelationMap) -> Refined:
         """Refine a correlation map."""
@@ -42,10 +51,22 @@ class SimilarityScan(nn.Module):
         similarity = self.sort_key(sequence).detach()
         orders = [order(similarity, shape) for order in self.orders]
         sequence = self.positional(sequence, shape)
+        if self.can_be_fused and may_use_cpu_kernels(sequence):
+            return self._fused(sequence, orders[0]).unflatten(1, shape)
         for norm, scan in zip(self.norms, self.scans, strict=True):
             scanned = scan(norm(sequence), orders)
             sequence = sequence + scanned if self.residual else scanned
         return self.project(sequence).squeeze(-1).unflatten(1, shape)
+
+    def _fused(
+        self, sequence: Float[Tensor, "batch position level"], order: Int[Tensor, "batch position"]
+    ) -> Float[Tensor, "batch position"]:
+        """Do what `forward` does with one scan, without storing anything between its steps."""
+        norm = self.norms[0]
+        affine = (norm.weight, norm.bias) if isinstance(norm, nn.LayerNorm) else (None, None)
+        head = Head(self.project.weight, self.project.bias, affine[0], affine[1], self.residual)
+        weights = BlockWeights.from_state(self.scans[0].get_submodule("blocks.0").state_dict())
+        return refine(sequence, order, weights, head, self.discretization)
 
 
 @CORRELATION_AGGREGATIONS.register("similarity_scan")

@@ -6,8 +6,7 @@ from rich.table import Table
 from mambamatcher.evaluation.markdown import left_right_line, percent
 from mambamatcher.evaluation.report import Report
 
-
-WIDE = 130  # columns that a table with intervals takes
+WIDE = 150  # columns that a table with intervals takes
 
 
 def print_report(report: Report, console: Console) -> None:

@@ -6,7 +6,6 @@ from jaxtyping import Float, Int
 from numba import boolean, float32, int64, types
 from torch import Tensor
 
-from mambamatcher.errors import InputError
 from mambamatcher.ops.native.build import inlined, kernel
 from mambamatcher.ops.native.threads import run
 
@@ -22,8 +21,6 @@ def stable_argsort(scores: Float[Tensor, "*batch position"], descending: bool = 
 
     NaN counts as the greatest score. On the CPU this is a radix sort, elsewhere torch's own.
     """
-    if scores.ndim == 0:
-        raise InputError("scores must have at least one axis to sort along, got a single number")
     scores = scores.detach()
     half = scores.dtype in (torch.float16, torch.bfloat16)
     if scores.device.type != "cpu" or not (half or scores.dtype == torch.float32) or scores.shape[-1] > _MOST:

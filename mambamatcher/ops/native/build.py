@@ -5,16 +5,18 @@ import logging
 import threading
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numba
 
 logger = logging.getLogger(__name__)
 
-# Not "fast": NaN must stay NaN, and adding a large number to round must not be simplified away.
-_OPTIONS: dict[str, Any] = {"nogil": True, "fastmath": {"contract"}, "error_model": "numpy"}
+# Not "fastmath": NaN must stay NaN, adding a large number to round must not be simplified away, and a recompilation
+# must not change results.
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 
-_SILENT_SECONDS = 1.0  # loading from disk is quicker than this, compiling is not
+_UNEXPECTED_SECONDS = 5.0  # machine code that is on disk is loaded in less, unless it proves stale
 
 
 def inlined(function: Callable) -> Callable:
@@ -43,25 +45,35 @@ class Kernel:
     def _compile(self) -> Callable:
         with self._lock:
             if self._compiled is None:
-                message = "compiling the CPU kernel %r for this machine; it is kept on disk (a few seconds, once)"
-                notice = threading.Timer(_SILENT_SECONDS, logger.warning, (message, self._function.__name__))
-                notice.daemon = True
+                dispatcher = self._dispatcher()
+                message = "compiling the CPU kernel %r for this machine, once; it is then kept on disk (about 10 s)"
+                notice = threading.Timer(
+                    _UNEXPECTED_SECONDS if self._is_cached(dispatcher) else 0.0,
+                    logger.warning,
+                    (message, self._function.__name__),
+                )
                 notice.start()
                 try:
-                    self._compiled = self._jit()
+                    dispatcher.compile(self._signature)
+                    dispatcher.disable_compile()  # other layouts are converted, not compiled for
                 finally:
                     notice.cancel()
+                self._compiled = dispatcher
         return self._compiled
 
-    def _jit(self) -> Callable:
-        jit = partial(numba.njit, self._signature, **_OPTIONS)
+    def _dispatcher(self) -> Any:
         try:
-            return jit(cache=True)(self._function)
+            return numba.njit(self._function, cache=True, **_OPTIONS)
         except RuntimeError as error:
             if "cannot cache" not in str(error):
                 raise
             logger.warning("no writable folder for compiled kernels, each process compiles its own: %s", error)
-            return jit()(self._function)
+            return numba.njit(self._function, **_OPTIONS)
+
+    def _is_cached(self, dispatcher: Any) -> bool:
+        code, folder = self._function.__code__, dispatcher.stats.cache_path
+        index = f"{Path(code.co_filename).stem}.{self._function.__qualname__}-{code.co_firstlineno}.*.nbi"
+        return folder is not None and any(Path(folder).glob(index))
 
 
 def kernel(signature: Any) -> Callable[[Callable], Kernel]:

@@ -9,9 +9,9 @@ import math
 import numpy as np
 
 from mambamatcher.ops.native.build import inlined
-from mambamatcher.ops.native.lanes import Lanes, at_least, at_most, low_bits_as_power_of_two, splat, where_one
+from mambamatcher.ops.native.lanes import Lanes, at_least, at_most, low_bits_as_power_of_two, madd, splat, where_one
 
-ZERO, HALF, ONE, TWO = (np.float32(value) for value in (0.0, 0.5, 1.0, 2.0))
+ZERO, ONE, TWO = (np.float32(value) for value in (0.0, 1.0, 2.0))
 LOG2_E, LN_2 = np.float32(1 / math.log(2)), np.float32(math.log(2))
 
 # Added to x, it leaves round(x) + 127 in the low bits: the exponent field of 2 ** round(x).
@@ -22,6 +22,8 @@ _LOWEST, _HIGHEST = np.float32(-127), np.float32(128)  # the exponents of 0 and 
 _Q0, _Q1, _Q2, _Q3, _Q4 = (np.float32(c) for c in (0.69314718, 0.24022348, 0.055503331, 0.0096663730, 0.0013400436))
 # 2 atanh(s) / s in powers of s**2, s in [0, 1/3]
 _L0, _L1, _L2, _L3, _L4 = (np.float32(c) for c in (2.0, 0.66666311, 0.40025115, 0.27957666, 0.28191546))
+# the derivative of (exp(e) - 1) / e, by powers of e
+_S0, _S1, _S2, _S3, _S4, _S5 = (np.float32(1 / c) for c in (2, 3, 8, 30, 144, 840))
 
 
 @inlined
@@ -30,7 +32,8 @@ def split_exp2(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
     x = at_most(at_least(x, splat(_LOWEST)), splat(_HIGHEST))
     rounded = x + splat(_ROUNDING)
     f = x - (rounded - splat(_ROUNDING))
-    q = splat(_Q0) + f * (splat(_Q1) + f * (splat(_Q2) + f * (splat(_Q3) + f * splat(_Q4))))
+    q = madd(f, splat(_Q4), splat(_Q3))
+    q = madd(f, madd(f, madd(f, q, splat(_Q2)), splat(_Q1)), splat(_Q0))
     return low_bits_as_power_of_two(rounded), f, q
 
 
@@ -38,7 +41,7 @@ def split_exp2(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
 def exp2(x: Lanes) -> Lanes:
     """Return 2**x; results below 1.2e-38 are 0."""
     scale, f, q = split_exp2(x)
-    return (splat(ONE) + f * q) * scale
+    return madd(f, q, splat(ONE)) * scale
 
 
 @inlined
@@ -54,8 +57,9 @@ def softplus(x: Lanes) -> Lanes:
     y = exp2(magnitude * splat(-LOG2_E))
     s = y / (splat(TWO) + y)
     r = s * s
-    log1p = s * (splat(_L0) + r * (splat(_L1) + r * (splat(_L2) + r * (splat(_L3) + r * splat(_L4)))))
-    return at_least(x, splat(ZERO)) + log1p
+    p = madd(r, splat(_L4), splat(_L3))
+    p = madd(r, madd(r, madd(r, p, splat(_L2)), splat(_L1)), splat(_L0))
+    return madd(s, p, at_least(x, splat(ZERO)))
 
 
 @inlined
@@ -65,7 +69,7 @@ def hold(x: Lanes, decay_rate: Lanes, delta: Lanes) -> Lanes:
     Near zero it is delta times a polynomial, so that neither cancellation nor A = 0 does harm.
     """
     scale, f, q = split_exp2(x)
-    far = ((splat(ONE) + f * q) * scale - splat(ONE)) * splat(LOG2_E) / decay_rate
+    far = (madd(f, q, splat(ONE)) * scale - splat(ONE)) * splat(LOG2_E) / decay_rate
     return where_one(scale, delta * splat(LOG2_E) * q, far)
 
 
@@ -74,9 +78,7 @@ def hold_slope(x: Lanes, decay_rate: Lanes, delta: Lanes, decay: Lanes, held: La
     """Return the derivative of `hold` by A: (delta * exp(delta * A) - hold) / A, or its series near zero."""
     scale, f, _ = split_exp2(x)
     e = f * splat(LN_2)
-    series = splat(np.float32(1 / 144)) + e * splat(np.float32(1 / 840))
-    series = splat(HALF) + e * (
-        splat(np.float32(1 / 3)) + e * (splat(np.float32(1 / 8)) + e * (splat(np.float32(1 / 30)) + e * series))
-    )
+    series = madd(e, splat(_S5), splat(_S4))
+    series = madd(e, madd(e, madd(e, madd(e, series, splat(_S3)), splat(_S2)), splat(_S1)), splat(_S0))
     far = (delta * decay - held) * splat(LOG2_E) / decay_rate
     return where_one(scale, delta * delta * series, far)

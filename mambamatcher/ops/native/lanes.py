@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
+from numba.core.cgutils import get_or_insert_function
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import intrinsic, lower_builtin, models, register_model
 
@@ -39,7 +40,7 @@ class _LanesModel(models.PrimitiveModel):
 
 
 def _define_operator(symbol: Callable, instruction: str) -> None:
-    """Let `symbol` work between two vectors, with a multiplication and an addition free to fuse into one."""
+    """Let `symbol` work between two vectors."""
 
     @infer_global(symbol)
     class _Template(AbstractTemplate):
@@ -48,7 +49,7 @@ def _define_operator(symbol: Callable, instruction: str) -> None:
 
     @lower_builtin(symbol, LanesType, LanesType)
     def _lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return getattr(builder, instruction)(*args, flags=("contract",))
+        return getattr(builder, instruction)(*args)
 
 
 _define_operator(operator.add, "fadd")
@@ -127,6 +128,20 @@ def _choose(comparison: str) -> Callable:
 
 at_most = intrinsic(_choose(">"))
 at_least = intrinsic(_choose("<"))
+
+
+@intrinsic
+def madd(typing: Any, factor: Any, other: Any, term: Any) -> Any:
+    """Return factor * other + term, rounded once on every CPU that can.
+
+    Spelled out, because left to itself the compiler may fuse either product of a * b + c * d, now this and now that.
+    """
+
+    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        kind = ir.FunctionType(_VECTOR, [_VECTOR] * 3)
+        return builder.call(get_or_insert_function(builder.module, kind, f"llvm.fmuladd.v{LANES}f32"), args)
+
+    return lanes(lanes, lanes, lanes), emit
 
 
 @intrinsic

@@ -7,7 +7,7 @@ output projection and the final one are both linear, so they are one vector here
 
 from collections.abc import Mapping
 from itertools import pairwise, product
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -39,7 +39,7 @@ class BlockWeights(NamedTuple):
     out_proj: Float[Tensor, "level inner"]
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Tensor]) -> Self:
+    def from_state(cls, state: Mapping[str, Tensor]) -> "BlockWeights":
         """Take them from a block's `state_dict()`."""
         convolution, delta = ("conv1d.weight", "conv1d.bias"), ("dt_proj.weight", "dt_proj.bias")
         names = ("in_proj.weight", *convolution, "x_proj.weight", *delta, "A_log", "D", "out_proj.weight")
@@ -64,8 +64,7 @@ def refine(
     discretization: str = "euler",
 ) -> Float[Tensor, "batch position"]:
     """Scan the tokens in the given order and return their scores at their original positions; no gradients."""
-    if sequence.device.type != "cpu" or 0 in sequence.shape:
-        raise InputError(f"expected tokens on the CPU, at least one, got {tuple(sequence.shape)} on {sequence.device}")
+    _check(sequence, order, block)
     batch, positions, _ = sequence.shape
     sequence = sequence.detach().float()
     # Each token is fetched on its own: its levels must lie side by side.
@@ -94,6 +93,20 @@ def refine(
         )
         run(combine, [(orders[b], pieces[b], outputs[b], start, count) for b in range(batch)])
     return scores
+
+
+def _check(sequence: Tensor, order: Tensor, block: BlockWeights) -> None:
+    """Refuse what the kernels would read wrongly: they check nothing."""
+    if sequence.device.type != "cpu" or 0 in sequence.shape:
+        raise InputError(f"expected tokens on the CPU, at least one, got {tuple(sequence.shape)} on {sequence.device}")
+    if block.in_proj.shape[1] != sequence.shape[2]:
+        raise InputError(f"the block takes {block.in_proj.shape[1]} levels, the tokens have {sequence.shape[2]}")
+    least, most = order.aminmax()
+    if order.shape != sequence.shape[:2] or order.dtype != torch.int64 or least < 0 or most >= sequence.shape[1]:
+        raise InputError(
+            f"order must hold int64 positions of {tuple(sequence.shape[:2])}, got {order.dtype} {tuple(order.shape)} "
+            f"from {least.item()} to {most.item()}"
+        )
 
 
 def _cuts(count: int, parts: int, unit: int) -> list[tuple[int, int]]:

@@ -10,7 +10,7 @@ from numba import boolean, float32, int64, types
 
 from mambamatcher.ops.native.build import inlined, kernel
 from mambamatcher.ops.native.functions import ONE, ZERO, sigmoid, softplus
-from mambamatcher.ops.native.lanes import LANES, load, splat, spread, store, total
+from mambamatcher.ops.native.lanes import LANES, load, madd, splat, spread, store, total
 from mambamatcher.ops.selective_scan.cpu.forward import advance
 from mambamatcher.ops.selective_scan.cpu.tiles import STEPS
 
@@ -52,10 +52,10 @@ def multiply(rows: np.ndarray, count: int, weight: np.ndarray, first: int, last:
             a, b, c, d = splat(ZERO), splat(ZERO), splat(ZERO), splat(ZERO)
             for k in range(inputs):
                 w = load(weight, k * outputs + column)
-                a = a + spread(rows, source + k) * w
-                b = b + spread(rows, source + inputs + k) * w
-                c = c + spread(rows, source + 2 * inputs + k) * w
-                d = d + spread(rows, source + 3 * inputs + k) * w
+                a = madd(spread(rows, source + k), w, a)
+                b = madd(spread(rows, source + inputs + k), w, b)
+                c = madd(spread(rows, source + 2 * inputs + k), w, c)
+                d = madd(spread(rows, source + 3 * inputs + k), w, d)
             place = target + column - first
             store(out, place, a)
             store(out, place + out.shape[1], b)
@@ -100,7 +100,7 @@ def convolve(x: np.ndarray, steps: int, taps: np.ndarray, bias: np.ndarray, out:
         for column in range(0, inner, LANES):
             value = load(bias, column)
             for tap in range(taps.shape[0]):
-                value = value + load(taps, tap * inner + column) * load(x, (t + tap) * inner + column)
+                value = madd(load(taps, tap * inner + column), load(x, (t + tap) * inner + column), value)
             store(out, (at + t) * inner + column, value * sigmoid(value))
 
 
@@ -160,13 +160,13 @@ def scan(weights: tuple, zoh: bool, piece: tuple, states: np.ndarray, count: int
                 delta = load(delta_bias, column)
                 for r in range(rank):
                     low_rank = spread(projections, (row + t) * width + 2 * modes + r)
-                    delta = delta + low_rank * load(delta_weight, r * inner + column)
+                    delta = madd(low_rank, load(delta_weight, r * inner + column), delta)
                 store(delta_tile, t * LANES, softplus(delta))
                 store(u_tile, t * LANES, load(u, (row + t) * inner + column))
             advance(tiles, rates, rates, states, block * modes * LANES, zoh, False, steps)
             for t in range(steps):
                 gate = load(z, (row + t) * inner + column)
-                out = load(y_tile, t * LANES) + load(skip, column) * load(u_tile, t * LANES)
+                out = madd(load(skip, column), load(u_tile, t * LANES), load(y_tile, t * LANES))
                 shares[block, row + t] = total(out * (gate * sigmoid(gate)) * load(fold, column))
 
 

@@ -1,7 +1,7 @@
 """What the scan accepts, checked once for every backend, with errors that name the argument."""
 
 from dataclasses import dataclass
-from math import lcm
+from math import gcd
 
 import torch
 from torch import Tensor
@@ -88,8 +88,8 @@ def _shape(tensor: Tensor) -> tuple[int, ...]:
 
 def same_groups(B: Tensor, C: Tensor) -> tuple[Tensor, Tensor]:
     """Repeat the groups of B or C until both have as many; constant ones stay as they are."""
-    groups = lcm(*(tensor.shape[1] for tensor in (B, C) if tensor.ndim == 4))
-    repeated = (
-        t.repeat_interleave(groups // t.shape[1], dim=1) if t.ndim == 4 and t.shape[1] < groups else t for t in (B, C)
-    )
-    return tuple(repeated)  # type: ignore[return-value]
+    if B.ndim == 2 or C.ndim == 2 or B.shape[1] == C.shape[1]:
+        return B, C
+    groups = B.shape[1] * C.shape[1] // gcd(B.shape[1], C.shape[1])
+    B, C = (tensor.repeat_interleave(groups // tensor.shape[1], dim=1) for tensor in (B, C))
+    return B, C

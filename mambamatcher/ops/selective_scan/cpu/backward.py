@@ -11,7 +11,7 @@ from numba import float32, int64, types
 
 from mambamatcher.ops.native.build import inlined, kernel
 from mambamatcher.ops.native.functions import LN_2, LOG2_E, ONE, ZERO, exp2, hold, hold_slope, sigmoid, softplus
-from mambamatcher.ops.native.lanes import LANES, load, splat, spread, store, total
+from mambamatcher.ops.native.lanes import LANES, Lanes, load, madd, splat, spread, store, total
 from mambamatcher.ops.selective_scan.cpu.forward import INPUTS, OPTIONS, take_row
 from mambamatcher.ops.selective_scan.cpu.tiles import STEPS, gather, gather_matrix, gather_rows, locate, scatter
 
@@ -60,12 +60,12 @@ def replay(
             if zoh:
                 driven = hold(exponent, rate, d) * x
             decay = exp2(exponent)
-            h = decay * load(states, place) + driven * spread(b, t * modes + n)
+            h = madd(decay, load(states, place), driven * spread(b, t * modes + n))
             store(decays, place, decay)
             store(states, place + size, h)
             if weighted:
                 h = h * load(weights, n * LANES)
-            out = out + spread(c, t * modes + n) * h
+            out = madd(spread(c, t * modes + n), h, out)
         store(y, t * LANES, out)
 
 
@@ -77,15 +77,15 @@ def ungate(tiles: tuple, gate: np.ndarray, gradient: np.ndarray, skip: np.ndarra
     for t in range(steps):
         z, dy = load(gate, t * LANES), load(gradient, t * LANES)
         s = sigmoid(z)
-        out = load(y, t * LANES) + scale * load(u, t * LANES)
-        store(gate, t * LANES, dy * out * (s * (splat(ONE) + z * (splat(ONE) - s))))
+        out = madd(scale, load(u, t * LANES), load(y, t * LANES))
+        store(gate, t * LANES, dy * out * (s * madd(z, splat(ONE) - s, splat(ONE))))
         store(gradient, t * LANES, dy * (z * s))
 
 
 @inlined
-def accumulate(target: np.ndarray, place: int, value: np.ndarray) -> None:
-    """Add eight floats to those at `place`."""
-    store(target, place, load(target, place) + value)
+def accumulate(target: np.ndarray, place: int, factor: Lanes, other: Lanes) -> None:
+    """Add eight products to the floats at `place`."""
+    store(target, place, madd(factor, other, load(target, place)))
 
 
 @inlined
@@ -122,34 +122,36 @@ def retreat(
             b_n, c_n = spread(b, t * modes + n), spread(c, t * modes + n)
             dy_n = dy
             if weighted:
-                accumulate(sums, size + mode, dy * c_n * after)
+                accumulate(sums, size + mode, dy * c_n, after)
                 dy_n = dy * load(weights, mode)
-            accumulate(c_sums, place, dy_n * after)
-            g = load(carry, mode) + dy_n * c_n
+            accumulate(c_sums, place, dy_n, after)
+            g = madd(dy_n, c_n, load(carry, mode))
             decayed = g * decay
             store(carry, mode, decayed)
             if zoh:
                 exponent = d * rate
                 held = hold(exponent, rate, d)
-                accumulate(b_sums, place, g * held * x)
-                d_driven = d_driven + g * b_n * held
-                d_delta = d_delta + decayed * (before * rate * splat(LN_2) + x * b_n)
+                accumulate(b_sums, place, g * held, x)
+                d_held = g * b_n
+                d_driven = madd(d_held, held, d_driven)
+                d_delta = madd(decayed, madd(before, rate * splat(LN_2), x * b_n), d_delta)
                 slope = hold_slope(exponent, rate, d, decay, held)
-                accumulate(sums, mode, decayed * before * d + g * b_n * x * slope)
+                accumulate(sums, mode, decayed * before, d)
+                accumulate(sums, mode, d_held * x, slope)
             else:
-                accumulate(b_sums, place, g * driven)
-                d_driven = d_driven + g * b_n
+                accumulate(b_sums, place, g, driven)
+                d_driven = madd(g, b_n, d_driven)
                 flow = decayed * before
-                d_delta = d_delta + flow * rate
-                accumulate(sums, mode, flow * d)
-        accumulate(sums, 2 * size, dy * x)
+                d_delta = madd(flow, rate, d_delta)
+                accumulate(sums, mode, flow, d)
+        accumulate(sums, 2 * size, dy, x)
         passed = dy * load(skip, 0)
         if zoh:
             store(u, t * LANES, d_driven + passed)
             store(dy_delta, t * LANES, d_delta)
         else:
-            store(u, t * LANES, d_driven * d + passed)
-            store(dy_delta, t * LANES, d_delta * splat(LN_2) + d_driven * x)
+            store(u, t * LANES, madd(d_driven, d, passed))
+            store(dy_delta, t * LANES, madd(d_delta, splat(LN_2), d_driven * x))
 
 
 @inlined
@@ -170,7 +172,7 @@ def slope_delta(gradient: np.ndarray, slope: np.ndarray, sums: np.ndarray, steps
     for t in range(steps):
         value = load(gradient, t * LANES) * load(slope, t * LANES)
         store(gradient, t * LANES, value)
-        accumulate(sums, place, value)
+        store(sums, place, load(sums, place) + value)
 
 
 @kernel(types.void(INPUTS, OPTIONS, _GIVEN, _WANTED, _SHARES, int64, int64, int64))

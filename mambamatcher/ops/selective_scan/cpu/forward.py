@@ -10,7 +10,7 @@ from numba import boolean, float32, int64, types
 
 from mambamatcher.ops.native.build import inlined, kernel
 from mambamatcher.ops.native.functions import LOG2_E, ONE, ZERO, exp2, hold, sigmoid, softplus
-from mambamatcher.ops.native.lanes import LANES, load, splat, spread, store
+from mambamatcher.ops.native.lanes import LANES, load, madd, splat, spread, store
 from mambamatcher.ops.selective_scan.cpu.tiles import STEPS, gather, gather_matrix, gather_rows, locate, scatter
 
 # u, delta, A, B, C, weight, D, z, delta_bias
@@ -66,11 +66,11 @@ def advance(
             exponent = d * rate
             if zoh:
                 driven = hold(exponent, rate, d) * x
-            h = exp2(exponent) * load(states, place) + driven * spread(b, t * modes + n)
+            h = madd(exp2(exponent), load(states, place), driven * spread(b, t * modes + n))
             store(states, place, h)
             if weighted:
                 h = h * load(weights, place)
-            out = out + spread(c, t * modes + n) * h
+            out = madd(spread(c, t * modes + n), h, out)
         store(y, t * LANES, out)
 
 
@@ -80,7 +80,7 @@ def finish(tiles: tuple, gate: np.ndarray, skip: np.ndarray, gated: bool, steps:
     u, _, _, _, y = tiles
     scale = load(skip, 0)
     for t in range(steps):
-        out = load(y, t * LANES) + scale * load(u, t * LANES)
+        out = madd(scale, load(u, t * LANES), load(y, t * LANES))
         if gated:
             z = load(gate, t * LANES)
             out = out * (z * sigmoid(z))

@@ -1,0 +1,125 @@
+"""Time, peak memory, and the circumstances a figure needs beside it."""
+
+import ctypes
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+
+from mambamatcher.ops.native.threads import thread_count
+
+_STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+_MEBI = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """The best of several runs."""
+
+    seconds: float
+    cpu_seconds: float  # of all threads: what others on the machine cannot lengthen much
+    extra_mib: float | None  # most memory held during a run beyond what was held before; unknown outside Linux
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """Where and when something was measured."""
+
+    date: str
+    cpu: str
+    cores: int
+    threads: int
+    load: float  # average number of busy processes just before: above zero, others took part
+    memory_gib: float
+    commit: str
+    versions: dict[str, str]
+
+
+def measure(function: Callable[[], object], runs: int, warm_up: bool = True) -> Measurement:
+    """Call a function several times and keep the shortest time and the smallest peak."""
+    if warm_up:
+        function()
+    seconds, cpu_seconds, extra = [], [], []
+    for _ in range(runs):
+        before = _start_peak()
+        start, cpu_start = time.perf_counter(), time.process_time()
+        result = function()
+        seconds.append(time.perf_counter() - start)
+        cpu_seconds.append(time.process_time() - cpu_start)
+        if before is not None:
+            extra.append(_status_mib("VmHWM") - before)
+        del result
+    return Measurement(min(seconds), min(cpu_seconds), min(extra) if extra else None)
+
+
+def circumstances() -> Circumstances:
+    """Describe this machine, this moment and this version."""
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty"],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return Circumstances(
+        date=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        cpu=_cpu_model(),
+        cores=os.cpu_count() or 1,
+        threads=thread_count(),
+        load=round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else 0.0,
+        memory_gib=round(available_mib() / 1024, 1),
+        commit=commit.stdout.strip() or "unknown",
+        versions={"python": platform.python_version()} | {name: version(name) for name in ("torch", "numba", "numpy")},
+    )
+
+
+def available_mib() -> float:
+    """Return the memory that can still be taken without swapping."""
+    meminfo = Path("/proc/meminfo")
+    if meminfo.exists():
+        lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
+        return int(lines["MemAvailable"].split()[0]) / 1024
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / _MEBI
+
+
+def peak_mib() -> float | None:
+    """Return the most memory this process has held; unknown outside Linux."""
+    return _status_mib("VmHWM") if _STATUS.exists() else None
+
+
+def tensor_mib(*tensors: torch.Tensor | None) -> float:
+    """Return the memory of some tensors."""
+    return sum(t.numel() * t.element_size() for t in tensors if t is not None) / _MEBI
+
+
+def _start_peak() -> float | None:
+    """Forget the highest memory use so far and return the present one; only Linux keeps such a mark."""
+    try:
+        ctypes.CDLL(None).malloc_trim(
+            0
+        )  # what earlier runs freed but the allocator kept would hide what this one takes
+        _RESET.write_text("5")
+    except (OSError, AttributeError, TypeError):
+        return None
+    return _status_mib("VmRSS")
+
+
+def _status_mib(field: str) -> float:
+    line = next(line for line in _STATUS.read_text().splitlines() if line.startswith(field))
+    return int(line.split()[1]) / 1024
+
+
+def _cpu_model() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()

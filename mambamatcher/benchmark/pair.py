@@ -1,0 +1,229 @@
+"""One pair through every stage of a model, beside the straightforward version and the limit set by arithmetic."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import ModuleType
+
+import torch
+from torch import Tensor
+
+from mambamatcher.analysis.complexity import stages
+from mambamatcher.benchmark.measure import Circumstances, circumstances, measure
+from mambamatcher.checkpoint import save_pretrained
+from mambamatcher.correlation import correlation_map
+from mambamatcher.errors import InputError
+from mambamatcher.features import PerImageAggregator
+from mambamatcher.features.conv import ConvAggregator
+from mambamatcher.model import MambaMatcher, ModelConfig
+from mambamatcher.ops.winograd import best_tile, tiles_of
+from mambamatcher.presets import PRESETS
+from mambamatcher.transfer import transfer_points
+
+WHOLE = "whole pair"
+LARGEST_STRAIGHTFORWARD = 420  # beyond, its scan takes minutes
+POINTS = 10
+MATMUL = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One stage at one size: ours, the straightforward version, and the least time its arithmetic can take."""
+
+    side: int
+    stage: str
+    seconds: float
+    floor_seconds: float
+    plain_seconds: float | None = None
+    plain_channels_last_seconds: float | None = None
+
+    def as_line(self) -> str:
+        """Write the row as a line."""
+        line = f"{self.side:>4} px  {self.stage:16} {self.seconds:8.3f} s   limit {self.floor_seconds:7.3f} s"
+        if self.plain_seconds is not None:
+            line += f"   straightforward {self.plain_seconds:8.3f} s, {self.plain_seconds / self.seconds:5.1f} x ours"
+        if self.plain_channels_last_seconds is not None:
+            line += f" (channels last {self.plain_channels_last_seconds:.3f} s)"
+        return line
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """What a process of its own takes for its first pair."""
+
+    side: int
+    low_memory: bool
+    import_torch_seconds: float
+    import_seconds: float  # the package and what it needs besides torch
+    load_seconds: float
+    first_pair_seconds: float
+    peak_mib: float | None  # unknown outside Linux
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A whole run."""
+
+    circumstances: Circumstances
+    preset: str
+    matmul_gflops: float
+    rows: list[Row]
+    processes: list[Process]
+
+    def as_dict(self) -> dict:
+        """Return plain containers, for JSON."""
+        return asdict(self)
+
+
+def matmul_gflops() -> float:
+    """Measure what a large matrix product reaches on this machine."""
+    matrix = torch.rand(MATMUL, MATMUL)
+    return 2 * MATMUL**3 / measure(lambda: matrix @ matrix, 5).seconds / 1e9
+
+
+def load_straightforward(path: Path) -> ModuleType:
+    """Import the file that holds the straightforward version of each stage."""
+    spec = spec_from_file_location("straightforward", path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise InputError(f"there is no Python file {path}; it comes with the source of the package")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def operations(config: ModelConfig) -> dict[str, int]:
+    """Count what each stage must compute at least; convolutions as Winograd's algorithm leaves them."""
+    counted = {stage.name: stage.flops for stage in stages(config)}
+    with torch.device("meta"):
+        model = MambaMatcher(replace(config, backbone=replace(config.backbone, weights="random")))
+    if isinstance(model.features, ConvAggregator) and model.features.pays:
+        grid = (config.side // model.backbone.stride,) * 2
+        tile = best_tile(grid)
+        maps = 2 * len(model.backbone.level_channels)
+        products = (tile + 2) ** 2 * tiles_of(grid, tile) * maps
+        counted["features"] = 2 * products * (model.features.widen.weight[..., 0, 0].numel() * 2)
+    return {
+        "backbone": counted["backbone"],
+        "features": counted["features"],
+        "correlation map": counted["correlation map"],
+        "refinement": counted["correlation"],
+        "transfer": 0,
+        WHOLE: sum(counted.values()),
+    }
+
+
+def benchmark_pair(
+    model: MambaMatcher, sides: tuple[int, ...], repeats: int, plain: ModuleType | None
+) -> Iterator[tuple[float, Row]]:
+    """Measure each stage at each size, smallest first; rows come as they are ready, with the matmul speed before."""
+    for side in sorted(sides):
+        config = replace(model.config, side=side)
+        gflops = matmul_gflops()
+        floors = {name: count / gflops / 1e9 for name, count in operations(config).items()}
+        compared = plain if side <= LARGEST_STRAIGHTFORWARD else None
+        with torch.inference_mode():
+            for row in _rows(model, side, repeats, compared):
+                yield gflops, replace(row, floor_seconds=floors[row.stage])
+
+
+def _rows(model: MambaMatcher, side: int, repeats: int, plain: ModuleType | None) -> Iterator[Row]:
+    """Run the stages one after the other, each on what the one before it gave."""
+    images = torch.rand(2, 3, side, side, generator=torch.Generator().manual_seed(0))
+    points = torch.rand(1, POINTS, 2, generator=torch.Generator().manual_seed(1)) * 2 - 1
+    transfer = model.config.transfer
+    plain_total = 0.0
+
+    def straightforward(name: str, *arguments: Tensor) -> float | None:
+        """Time one call of the function of that name: it takes long enough."""
+        if plain is None:
+            return None
+        return measure(lambda: getattr(plain, name)(model, *arguments), 1, warm_up=False).seconds
+
+    def row(stage: str, ours: Callable[[], object], name: str, *arguments: Tensor) -> Row:
+        nonlocal plain_total
+        slow = straightforward(name, *arguments)
+        plain_total += slow or 0.0
+        return Row(side, stage, measure(ours, repeats).seconds, 0.0, slow)
+
+    def whole() -> Tensor:
+        source, target = model.describe(images).split(1)
+        return transfer_points(model.compare(source, target), points, transfer)
+
+    yield row("backbone", lambda: model.extract(images), "extract", images)
+    extracted = model.extract(images)
+    aggregation = row("features", lambda: _aggregate(model, extracted), "aggregate", extracted)
+    yield replace(aggregation, plain_channels_last_seconds=straightforward("aggregate_channels_last", extracted))
+    source, target = _aggregate(model, extracted)
+    del extracted
+    yield row("correlation map", lambda: correlation_map(source, target), "correlate", source, target)
+    correlation = correlation_map(source, target)
+    yield row("refinement", lambda: model.correlation(correlation), "refine", correlation)
+    refined = model.correlation(correlation)
+    del correlation, source, target
+    yield row("transfer", lambda: transfer_points(refined, points, transfer), "transfer", refined, points)
+    yield Row(side, WHOLE, measure(whole, repeats).seconds, 0.0, None if plain is None else plain_total)
+
+
+def _aggregate(model: MambaMatcher, extracted: Tensor) -> tuple[Tensor, ...]:
+    """Refine both images' features, together where the aggregation allows it."""
+    if isinstance(model.features, PerImageAggregator):
+        return model.features.aggregate(extracted).split(1)
+    return model.features(*extracted.split(1))
+
+
+_FIRST_PAIR = """
+import json, sys, time
+begun = time.perf_counter()
+import torch
+imported_torch = time.perf_counter()
+import numpy as np
+from mambamatcher import Matcher
+imported = time.perf_counter()
+folder, side, low_memory = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "1"
+matcher = Matcher.from_pretrained(folder, low_memory=low_memory)
+loaded = time.perf_counter()
+rng = np.random.default_rng(0)
+matcher.match(*(rng.integers(0, 256, (side, side, 3), dtype=np.uint8) for _ in range(2)), [(1, 1)])
+done = time.perf_counter()
+from mambamatcher.benchmark.measure import peak_mib
+print(json.dumps([imported_torch - begun, imported - imported_torch, loaded - imported, done - loaded, peak_mib()]))
+"""
+
+
+def measure_process(folder: Path, side: int, low_memory: bool) -> Process:
+    """Match a first pair with a saved model in a new process."""
+    arguments = [sys.executable, "-c", _FIRST_PAIR, str(folder), str(side), str(int(low_memory))]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=True)
+    return Process(side, low_memory, *json.loads(done.stdout))
+
+
+def random_model(preset: str) -> MambaMatcher:
+    """Make a preset's model without any trained weights."""
+    config = PRESETS[preset]()
+    return MambaMatcher(replace(config, backbone=replace(config.backbone, weights="random"))).eval()
+
+
+def run(
+    preset: str, sides: tuple[int, ...], repeats: int, against: Path | None, tell: Callable[[str], object] | None
+) -> Report:
+    """Measure everything; `tell` gets a line for each row as soon as it is there."""
+    plain = None if against is None else load_straightforward(against)
+    model = random_model(preset)
+    gflops, rows = [], []
+    for speed, row in benchmark_pair(model, sides, repeats, plain):
+        gflops.append(speed)
+        rows.append(row)
+        if tell is not None:
+            tell(row.as_line())
+    with TemporaryDirectory() as folder:
+        processes = []
+        for side in sides:
+            model.config = replace(model.config, side=side)
+            save_pretrained(model, folder, overwrite=True)
+            processes += [measure_process(Path(folder), side, low_memory) for low_memory in (False, True)]
+    return Report(circumstances(), preset, max(gflops), rows, processes)

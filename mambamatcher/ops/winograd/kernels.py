@@ -1,0 +1,126 @@
+"""The compiled transforms of Winograd's algorithm: eight channels of one map at a time.
+
+A map passes through `plane`, its values with a border of zeros and vectors of eight channels side by side, which stays
+in the cache. Tiles lie as (element, tile, channel), which is what the matrix products take.
+"""
+
+import numpy as np
+from numba import boolean, float32, int64, types
+
+from mambamatcher.ops.native.build import inlined, kernel
+from mambamatcher.ops.native.functions import ZERO
+from mambamatcher.ops.native.lanes import LANES, at_least, load, madd, splat, spread, store
+
+_MATRIX = float32[:, ::1]
+_TILES = float32[:, :, ::1]
+
+
+@inlined
+def multiply(
+    matrix: np.ndarray, source: np.ndarray, start: int, steps: tuple, out: np.ndarray, at: int, gaps: tuple
+) -> None:
+    """Multiply a small matrix with two neighbouring columns of vectors, so that each coefficient is read once for both.
+
+    `steps` and `gaps` are the distances, in floats, from row to row and from column to column.
+    """
+    rows, columns = matrix.shape
+    step, beside = steps
+    gap, aside = gaps
+    for row in range(rows):
+        one, two = splat(ZERO), splat(ZERO)
+        for column in range(columns):
+            factor = spread(matrix, row * columns + column)
+            one = madd(factor, load(source, start + column * step), one)
+            two = madd(factor, load(source, start + column * step + beside), two)
+        store(out, at + row * gap, one)
+        store(out, at + row * gap + aside, two)
+
+
+@inlined
+def enter(plane: np.ndarray, width: int, forward: np.ndarray, tiles: np.ndarray, first: int, counts: tuple) -> None:
+    """Transform every tile of a plane and put it in its place among all tiles; `first` is where the first one goes."""
+    side = forward.shape[0]
+    tile = side - 2
+    down, across = counts
+    step = tiles.shape[1] * tiles.shape[2]
+    half = np.empty(side * side * LANES, np.float32)
+    column_steps, half_steps = (width * LANES, LANES), (LANES, side * LANES)
+    for index in range(across * down):
+        corner = (index // across * tile * width + index % across * tile) * LANES
+        for x in range(0, side, 2):
+            multiply(forward, plane, corner + x * LANES, column_steps, half, x * LANES, (side * LANES, LANES))
+        place = first + index * tiles.shape[2]
+        for y in range(0, side, 2):
+            multiply(forward, half, y * side * LANES, half_steps, tiles, place + y * side * step, (step, side * step))
+
+
+@inlined
+def leave(tiles: np.ndarray, place: int, back: np.ndarray, half: np.ndarray, values: np.ndarray) -> None:
+    """Transform one tile of results back to `values`."""
+    tile, side = back.shape
+    step = tiles.shape[1] * tiles.shape[2]
+    for x in range(0, side, 2):
+        multiply(back, tiles, place + x * step, (side * step, step), half, x * LANES, (side * LANES, LANES))
+    for y in range(0, tile, 2):
+        start, at = y * side * LANES, y * tile * LANES
+        multiply(back, half, start, (LANES, side * LANES), values, at, (LANES, tile * LANES))
+
+
+@kernel(types.void(float32[:, :, :, :], _MATRIX, _TILES, int64, int64))
+def read_tiles(maps: np.ndarray, forward: np.ndarray, tiles: np.ndarray, tile: int, index: int) -> None:
+    """Cut one map into overlapping tiles and transform them."""
+    _, channels, height, width = maps.shape
+    down, across = -(-height // tile), -(-width // tile)
+    stride = across * tile + 2
+    plane = np.zeros((down * tile + 2) * stride * LANES, np.float32)
+    for channel in range(0, channels, LANES):
+        for lane in range(LANES):
+            for y in range(height):
+                for x in range(width):
+                    plane[((y + 1) * stride + x + 1) * LANES + lane] = maps[index, channel + lane, y, x]
+        enter(plane, stride, forward, tiles, index * down * across * tiles.shape[2] + channel, (down, across))
+
+
+@kernel(types.void(_TILES, float32[:], _MATRIX, _MATRIX, int64[:], int64))
+def pass_tiles(
+    tiles: np.ndarray, bias: np.ndarray, back: np.ndarray, forward: np.ndarray, grid: np.ndarray, index: int
+) -> None:
+    """Turn one map's results of the first convolution into the inputs of the second, in place."""
+    tile, side = back.shape
+    height, width = grid
+    down, across = -(-height // tile), -(-width // tile)
+    stride = across * tile + 2
+    plane = np.zeros((down * tile + 2) * stride * LANES, np.float32)
+    half, values = np.empty(side * side * LANES, np.float32), np.empty(tile * tile * LANES, np.float32)
+    for channel in range(0, tiles.shape[2], LANES):
+        shift = load(bias, channel)
+        for number in range(down * across):
+            row, column = number // across * tile, number % across * tile
+            leave(tiles, (index * down * across + number) * tiles.shape[2] + channel, back, half, values)
+            for y in range(min(tile, height - row)):
+                for x in range(min(tile, width - column)):
+                    value = at_least(load(values, (y * tile + x) * LANES) + shift, splat(ZERO))
+                    store(plane, ((row + y + 1) * stride + column + x + 1) * LANES, value)
+        enter(plane, stride, forward, tiles, index * down * across * tiles.shape[2] + channel, (down, across))
+
+
+@kernel(types.void(_TILES, float32[:], _MATRIX, boolean, float32[:, :, :, ::1], int64))
+def leave_tiles(
+    tiles: np.ndarray, bias: np.ndarray, back: np.ndarray, activate: bool, maps: np.ndarray, index: int
+) -> None:
+    """Put one map of the second convolution's results together, channels innermost."""
+    tile, side = back.shape
+    _, height, width, channels = maps.shape
+    down, across = -(-height // tile), -(-width // tile)
+    half, values = np.empty(side * side * LANES, np.float32), np.empty(tile * tile * LANES, np.float32)
+    for channel in range(0, channels, LANES):
+        shift = load(bias, channel)
+        for number in range(down * across):
+            row, column = number // across * tile, number % across * tile
+            leave(tiles, (index * down * across + number) * channels + channel, back, half, values)
+            for y in range(min(tile, height - row)):
+                for x in range(min(tile, width - column)):
+                    value = load(values, (y * tile + x) * LANES) + shift
+                    if activate:
+                        value = at_least(value, splat(ZERO))
+                    store(maps, ((index * height + row + y) * width + column + x) * channels + channel, value)

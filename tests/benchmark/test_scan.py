@@ -1,0 +1,53 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from mambamatcher.benchmark.measure import circumstances, measure
+from mambamatcher.benchmark.report import as_markdown
+from mambamatcher.benchmark.scan import BOTH, FORWARD, Report, Row
+from mambamatcher.cli.benchmark import app
+
+
+def test_a_small_run_names_every_contestant_with_time_and_circumstances(monkeypatch, tmp_path):
+    monkeypatch.setattr("mambamatcher.benchmark.scan.SHORT_TOKENS", 20)
+    monkeypatch.setattr("mambamatcher.benchmark.scan.LOOP_TOKENS", 40)
+    done = CliRunner().invoke(app, ["scan", "--grids", "3", "--repeats", "1", "--json", "--save", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    found = json.loads((tmp_path / "scan.json").read_text())
+    assert {"date", "cpu", "commit", "threads"} <= found["circumstances"].keys()
+    forward = {row["contestant"]: row for row in found["rows"] if row["what"] == FORWARD}
+    assert {"ours", "chunked torch", "loop (unbind)", "transformers, slow path"} < forward.keys()
+    assert {"ours, whole refinement", "FastFormer, 6 layers", "4D convolution, k = 3"} < forward.keys()
+    assert all(row["seconds"] > 0 for row in forward.values())
+    assert forward["ours"]["times_ours"] == pytest.approx(1)
+    assert "## forward, 81 tokens" in (tmp_path / "scan.md").read_text()
+
+
+def test_grids_that_are_not_numbers_are_refused():
+    done = CliRunner().invoke(app, ["scan", "--grids", "17,thirty"])
+    assert "thirty" in str(done.exception)
+
+
+def test_a_contestant_that_did_not_run_says_why():
+    page = as_markdown(Report(circumstances(), [Row("slow one", BOTH, 16, skipped="would take about 900 s")]))
+    assert "| slow one | would take about 900 s |" in page
+
+
+def test_measure_keeps_the_best_run():
+    waits = iter([0.05, 0.0, 0.02])
+
+    def sleep() -> None:
+        import time
+
+        time.sleep(next(waits))
+
+    assert measure(sleep, runs=3, warm_up=False).seconds < 0.02
+
+
+def test_measure_sees_memory_that_is_freed_before_the_end():
+    def touch() -> None:
+        bytearray(64 << 20)
+
+    found = measure(touch, runs=2)
+    assert found.extra_mib is None or 60 < found.extra_mib < 70
