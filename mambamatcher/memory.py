@@ -10,6 +10,7 @@ from mambamatcher.ops.winograd import best_tile, working_bytes
 
 CONTAINER = Path("/sys/fs/cgroup")
 FLOAT = 4
+LIBRARIES = 400 * 2**20  # what threads, packed matrices and compiled kernels take, found by measuring
 FLOATS_PER_PIXEL = 64  # of a backbone's activations at their widest
 FUSED_BYTES = 8 + 16 + 4  # a token's place in the order, what sorting takes besides, and its score
 UNFUSED_COPIES = 16  # of the correlation map, in an aggregator that stores what lies between its steps
@@ -27,7 +28,7 @@ def needed_bytes(model: MambaMatcher, side: int) -> int:
     fused = isinstance(model.correlation, SimilarityScan) and model.correlation.can_be_fused
     refining = FUSED_BYTES if fused else UNFUSED_COPIES * levels * FLOAT
     comparing = 2 * features + tokens * (levels * FLOAT + refining)
-    return max(extracting, aggregating, comparing) + _kept_bytes(model.features, grid)
+    return max(extracting, aggregating, comparing) + _kept_bytes(model.features, grid) + LIBRARIES
 
 
 def _convolution_bytes(features: object, grid: tuple[int, int], maps: int) -> int:

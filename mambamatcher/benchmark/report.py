@@ -30,13 +30,7 @@ def as_markdown(report: Report) -> str:
         "runs without the first; loops once. Extra memory is the peak beyond the inputs, outputs included.",
     ]
     for (what, tokens), rows in groupby(report.rows, key=lambda row: (row.what, row.tokens)):
-        lines += [
-            "",
-            f"## {what}, {tokens:,} tokens",
-            "",
-            "| | seconds | times our scan | extra memory |",
-            "|---|---|---|---|",
-        ]
+        lines += ["", f"## {what}, {tokens:,} tokens", "", _HEADER, "|---|---|---|---|---|---|"]
         lines += [_table_row(row) for row in rows]
     return "\n".join(lines) + "\n"
 

@@ -95,6 +95,20 @@ def store(typing: Any, array: Any, offset: Any, value: Any) -> Any:
 
 
 @intrinsic
+def prefetch(typing: Any, array: Any, offset: Any) -> Any:
+    """Ask for the cache line that lies `offset` floats after the start of `array`, without waiting for it."""
+
+    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        pointer = builder.bitcast(_pointer(context, builder, sig, args), ir.IntType(8).as_pointer())
+        kind = ir.FunctionType(ir.VoidType(), [pointer.type, _INDEX, _INDEX, _INDEX])
+        read, keep, data = (ir.Constant(_INDEX, value) for value in (0, 3, 1))
+        builder.call(get_or_insert_function(builder.module, kind, "llvm.prefetch.p0"), [pointer, read, keep, data])
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), emit
+
+
+@intrinsic
 def splat(typing: Any, value: Any) -> Any:
     """Repeat one float in every lane."""
 

@@ -83,7 +83,7 @@ def refine(
         run(
             project,
             [
-                (tokens[b], orders[b], project_weights, normed, pieces[b], outputs[b], start, *part)
+                (tokens[b], orders[b], project_weights, normed, pieces[b], start, *part)
                 for b, part in product(range(batch), rows)
             ],
         )
@@ -118,7 +118,7 @@ def _cuts(count: int, parts: int, unit: int) -> list[tuple[int, int]]:
 
 def _piece(inner: int, outputs: int, rows: int) -> tuple[np.ndarray, ...]:
     """Allocate the intermediates of a piece, with a few rows to spare for products of several rows at once."""
-    shapes = ((rows + ROWS, inner), (rows + ROWS, inner), (rows + ROWS, outputs), (inner // LANES, rows))
+    shapes = ((rows + ROWS, inner), (rows + ROWS, inner), (rows + ROWS, outputs), (inner // LANES + 1, rows))
     return tuple(np.zeros(shape, np.float32) for shape in shapes)
 
 

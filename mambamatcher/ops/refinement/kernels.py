@@ -10,7 +10,7 @@ from numba import boolean, float32, int64, types
 
 from mambamatcher.ops.native.build import inlined, kernel
 from mambamatcher.ops.native.functions import ONE, ZERO, sigmoid, softplus
-from mambamatcher.ops.native.lanes import LANES, load, madd, splat, spread, store, total
+from mambamatcher.ops.native.lanes import LANES, load, madd, prefetch, splat, spread, store, total
 from mambamatcher.ops.selective_scan.cpu.forward import advance
 from mambamatcher.ops.selective_scan.cpu.tiles import STEPS
 
@@ -35,7 +35,7 @@ _SCAN_WEIGHTS = types.Tuple(
         float32[::1],  # output and final projection in one (inner,)
     ]
 )
-# u and z (row, inner), projections (row, 2 state + rank), shares of the scores (block, row)
+# u and z (row, inner), projections (row, 2 state + rank), shares of the scores (block, row), the token's own last
 _PIECE = types.UniTuple(float32[:, ::1], 4)
 
 
@@ -78,6 +78,18 @@ def normalise(row: np.ndarray, norm: np.ndarray) -> None:
 
 
 @inlined
+def copy_row(source: np.ndarray, index: int, target: np.ndarray, row: int) -> None:
+    """Copy one row; as few instructions as possible, so that the CPU fetches many scattered rows at a time."""
+    width = target.shape[1]
+    start = index * (source.strides[0] // 4)
+    whole = width // LANES * LANES
+    for column in range(0, whole, LANES):
+        store(target, row * width + column, load(source, start + column))
+    for column in range(whole, width):
+        target[row, column] = source[index, column]
+
+
+@inlined
 def read_tokens(
     sequence: np.ndarray, order: np.ndarray, start: int, rows: np.ndarray, norm: np.ndarray, normed: bool
 ) -> None:
@@ -87,7 +99,7 @@ def read_tokens(
         if position < 0 or position >= order.size:
             rows[row] = ZERO
             continue
-        rows[row] = sequence[order[position]]
+        copy_row(sequence, order[position], rows, row)
         if normed:
             normalise(rows[row], norm)
 
@@ -104,21 +116,20 @@ def convolve(x: np.ndarray, steps: int, taps: np.ndarray, bias: np.ndarray, out:
             store(out, (at + t) * inner + column, value * sigmoid(value))
 
 
-@kernel(types.void(float32[:, :], int64[:], _PROJECT_WEIGHTS, boolean, _PIECE, float32[:], int64, int64, int64))
+@kernel(types.void(float32[:, :], int64[:], _PROJECT_WEIGHTS, boolean, _PIECE, int64, int64, int64))
 def project(
     sequence: np.ndarray,
     order: np.ndarray,
     weights: tuple,
     normed: bool,
     piece: tuple,
-    scores: np.ndarray,
     start: int,
     first: int,
     last: int,
 ) -> None:
-    """Prepare rows first … last - 1 of the piece that begins at position `start`, and begin their scores."""
+    """Prepare rows first … last - 1 of the piece that begins at position `start`."""
     in_weight, taps, taps_bias, x_weight, norm, own = weights
-    u, z, projections, _ = piece
+    u, z, projections, shares = piece
     levels, inner, halo = in_weight.shape[0], taps.shape[1], taps.shape[0] - 1
     height = -(-(STEPS + halo) // ROWS) * ROWS
     rows = np.empty((height, levels), np.float32)
@@ -126,16 +137,19 @@ def project(
     for row in range(first, last, STEPS):
         steps = min(STEPS, last - row)
         read_tokens(sequence, order, start + row - halo, rows, norm, normed)
+        # The tokens of the next tile lie anywhere in memory: they come while this one is computed.
+        for position in range(start + row + STEPS, min(start + row + 2 * STEPS, order.size)):
+            prefetch(sequence, order[position] * (sequence.strides[0] // 4))
         multiply(rows, steps + halo, in_weight, 0, inner, x, 0)
         multiply(rows[halo:], steps, in_weight, inner, 2 * inner, z, row)
         convolve(x, steps, taps, taps_bias, u, row)
         multiply(u[row:], steps, x_weight, 0, x_weight.shape[1], projections, row)
         for t in range(steps):
-            position = order[start + row + t]
+            token = sequence[order[start + row + t]]
             score = own[levels]
             for level in range(levels):
-                score += own[level] * sequence[position, level]
-            scores[position] = score
+                score += own[level] * token[level]
+            shares[shares.shape[0] - 1, row + t] = score
 
 
 @kernel(types.void(_SCAN_WEIGHTS, boolean, _PIECE, float32[:, ::1], int64, int64, int64))
@@ -172,10 +186,10 @@ def scan(weights: tuple, zoh: bool, piece: tuple, states: np.ndarray, count: int
 
 @kernel(types.void(int64[:], _PIECE, float32[:], int64, int64))
 def combine(order: np.ndarray, piece: tuple, scores: np.ndarray, start: int, count: int) -> None:
-    """Add the blocks' shares to the scores, in the order of the blocks."""
+    """Add the shares of every score, in a fixed order, and put it where its token came from."""
     shares = piece[3]
     for row in range(count):
-        score = scores[order[start + row]]
-        for block in range(shares.shape[0]):
-            score += shares[block, row]
+        score = ZERO
+        for share in range(shares.shape[0]):
+            score += shares[share, row]
         scores[order[start + row]] = score
