@@ -7,7 +7,6 @@ from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from huggingface_hub import HfApi
 from safetensors.torch import save_file
 
 from mambamatcher.backbones.weights import download, load_exactly, read_state_dict
@@ -38,6 +37,8 @@ def _write(path: Path, text: str) -> None:
 
 def push_to_hub(model: MambaMatcher, hub_id: str, private: bool = False) -> str:
     """Upload a model as `save_pretrained` writes it, and return its address."""
+    from huggingface_hub import HfApi
+
     api = HfApi()
     api.create_repo(hub_id, private=private, exist_ok=True)
     with TemporaryDirectory() as folder:

@@ -30,8 +30,8 @@ def test_what_is_pushed_to_the_hub_loads_by_its_id(model, tmp_path, monkeypatch)
             shutil.copytree(folder_path, hub[repo_id])
             return f"hub:{repo_id}"
 
-    monkeypatch.setattr("mambamatcher.checkpoint.HfApi", Api)
-    monkeypatch.setattr("mambamatcher.backbones.weights.snapshot_download", lambda hub_id, **_: str(hub[hub_id]))
+    monkeypatch.setattr("huggingface_hub.HfApi", Api)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda hub_id, **_: str(hub[hub_id]))
     assert push_to_hub(model, "someone/tiny") == "hub:someone/tiny"
     assert same(load_pretrained("someone/tiny"), model)
 

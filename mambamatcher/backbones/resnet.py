@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 from jaxtyping import Float
 from torch import Tensor, nn
-from transformers import ResNetConfig as HubResNetConfig
-from transformers import ResNetModel
 
 from mambamatcher.backbones.facets import BACKBONES, IMAGENET_MEAN, IMAGENET_STD, Backbone, BackboneConfig, Images
 from mambamatcher.backbones.weights import StateDict, load_transformers
@@ -41,10 +39,12 @@ class ResNet(Backbone):
 
     def __init__(self, config: ResNetConfig) -> None:
         super().__init__(config, IMAGENET_MEAN, IMAGENET_STD)
+        import transformers  # takes seconds, and other backbones do without
+
         depths = DEPTHS[config.name]
-        hub_config = HubResNetConfig(depths=depths, layer_type="bottleneck")
+        hub_config = transformers.ResNetConfig(depths=depths, layer_type="bottleneck")
         self.network = load_transformers(
-            ResNetModel, hub_config, config.weights, f"microsoft/{config.name}", from_torchvision
+            transformers.ResNetModel, hub_config, config.weights, f"microsoft/{config.name}", from_torchvision
         )
         channels = [c for c, depth in zip(hub_config.hidden_sizes, depths, strict=True) for _ in range(depth)]
         self.level_channels = tuple(channels[layer] for layer in config.layers if layer < len(channels))

@@ -1,6 +1,7 @@
 """DINOv2 and DINOv3 through transformers, with any choice of facets and layers in one forward pass."""
 
 import re
+from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
@@ -9,14 +10,6 @@ from typing import Any, Literal
 from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
-from transformers import (
-    Dinov2Config,
-    Dinov2Model,
-    Dinov2WithRegistersConfig,
-    Dinov2WithRegistersModel,
-    DINOv3ViTConfig,
-    DINOv3ViTModel,
-)
 
 from mambamatcher.backbones.facets import (
     BACKBONES,
@@ -36,29 +29,33 @@ PROJECTION_OF = {"query": "q_proj", "key": "k_proj", "value": "v_proj"}
 
 @dataclass(frozen=True)
 class Architecture:
-    """One published size of one family."""
+    """One published size of one family; `model` and `config` are names of transformers' classes."""
 
-    model: Any
-    config: Any
+    model: str
+    config: str
+    sizes: Mapping[str, Any]
     hub_id: str
 
 
 def _dinov2(width: int, depth: int, heads: int, hub_id: str = "", **extra: Any) -> Architecture:
-    model, config = (Dinov2WithRegistersModel, Dinov2WithRegistersConfig) if extra else (Dinov2Model, Dinov2Config)
+    family = "Dinov2WithRegisters" if extra else "Dinov2"
     sizes = {"hidden_size": width, "num_hidden_layers": depth, "num_attention_heads": heads}
-    return Architecture(model, config(**sizes, image_size=518, patch_size=14, **extra), hub_id)
+    return Architecture(
+        f"{family}Model", f"{family}Config", {**sizes, "image_size": 518, "patch_size": 14, **extra}, hub_id
+    )
 
 
 def _dinov3(width: int, depth: int, heads: int, hub_id: str) -> Architecture:
-    config = DINOv3ViTConfig(
-        hidden_size=width,
-        intermediate_size=4 * width,
-        num_hidden_layers=depth,
-        num_attention_heads=heads,
-        num_register_tokens=4,
-        key_bias=False,
-    )
-    return Architecture(DINOv3ViTModel, config, hub_id)
+    sizes = {
+        "hidden_size": width,
+        "intermediate_size": 4 * width,
+        "num_hidden_layers": depth,
+        "num_attention_heads": heads,
+        "num_register_tokens": 4,
+        "patch_size": 16,
+        "key_bias": False,
+    }
+    return Architecture("DINOv3ViTModel", "DINOv3ViTConfig", sizes, hub_id)
 
 
 ARCHITECTURES = {
@@ -125,14 +122,20 @@ class Vit(Backbone):
 
     def __init__(self, config: VitConfig) -> None:
         super().__init__(config, IMAGENET_MEAN, IMAGENET_STD)
+        import transformers  # takes seconds, and other backbones do without
+
         architecture = ARCHITECTURES[config.name]
         self.network = load_transformers(
-            architecture.model, architecture.config, config.weights, architecture.hub_id, from_official
+            getattr(transformers, architecture.model),
+            getattr(transformers, architecture.config)(**architecture.sizes),
+            config.weights,
+            architecture.hub_id,
+            from_official,
         )
-        self.stride = architecture.config.patch_size
+        self.stride = architecture.sizes["patch_size"]
         self.taps = config.taps
-        self.level_channels = (architecture.config.hidden_size,) * len(self.taps)
-        self.prefix = 1 + getattr(architecture.config, "num_register_tokens", 0)
+        self.level_channels = (architecture.sizes["hidden_size"],) * len(self.taps)
+        self.prefix = 1 + architecture.sizes.get("num_register_tokens", 0)
         self.finish()
         for layer, facet in set(self.taps):
             self._tapped(layer, facet).register_forward_hook(partial(_record, (layer, facet)))

@@ -7,12 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub import snapshot_download
-from huggingface_hub.errors import HfHubHTTPError
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
-from transformers.utils import logging
 
 from mambamatcher.errors import WeightsError
 
@@ -77,6 +74,9 @@ def load_transformers(
 
 def download(hub_id: str, then: str = "pass backbone.weights=FOLDER") -> Path:
     """Return the folder of a hub model, from the cache if the hub cannot be reached; `then` ends the advice if not."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError
+
     with _quiet():
         try:
             return Path(snapshot_download(hub_id, allow_patterns=["config.json", "*.safetensors"]))
@@ -106,6 +106,8 @@ def _from_pretrained(model_class: Any, source: str | Path | None, origin: str, *
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Keep transformers' progress bars and load reports off the terminal, without changing the caller's settings."""
+    from transformers.utils import logging
+
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()

@@ -132,9 +132,7 @@ def test_a_hub_id_is_downloaded_once_and_loaded_from_its_folder(tmp_path, monkey
     made = TINY.build()
     made.network.save_pretrained(tmp_path)
     asked = []
-    monkeypatch.setattr(
-        "mambamatcher.backbones.weights.snapshot_download", lambda hub_id, **_: asked.append(hub_id) or str(tmp_path)
-    )
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda hub_id, **_: asked.append(hub_id) or str(tmp_path))
     monkeypatch.setitem(ARCHITECTURES, "dinov2-tiny", replace(ARCHITECTURES["dinov2-tiny"], hub_id="someone/tiny"))
     images = torch.rand(1, 3, 42, 28)
     for weights in ("pretrained", "someone/tiny"):
@@ -222,7 +220,7 @@ def test_every_published_architecture_gives_levels_on_the_patch_grid(name):
         backbone = VitConfig(name=name, layers=(0, 11), weights="random").build()
         side = 5 * backbone.stride
         levels = backbone(torch.rand(1, 3, side, 2 * side))
-    assert levels.shape == (1, 4, ARCHITECTURES[name].config.hidden_size, 5, 10)
+    assert levels.shape == (1, 4, ARCHITECTURES[name].sizes["hidden_size"], 5, 10)
 
 
 @pytest.mark.parametrize("side", [238, 420, 560, 700, 840])
