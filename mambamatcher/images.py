@@ -32,8 +32,7 @@ def load_image(image: ImageLike) -> Image.Image:
         _check_size(image, "the image")
         return _upright_rgb(image, "the image")
     path = Path(image)
-    if not path.is_file():
-        raise InputError(f"there is no image file at {path}")
+    require_file(path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # our own limit is stricter
@@ -65,6 +64,12 @@ def _from_array(array: np.ndarray) -> Image.Image:
     if not array.size:
         raise InputError(f"the image is empty: its shape is {array.shape}")
     return Image.fromarray(np.ascontiguousarray(array))
+
+
+def require_file(path: Path) -> None:
+    """Refuse a picture that is not there."""
+    if not path.is_file():
+        raise InputError(f"there is no image file at {path}")
 
 
 def _check_size(image: Image.Image, name: str) -> None:

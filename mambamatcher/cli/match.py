@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 def match(
-    source: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The picture the points are on.")],
-    target: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The picture to find them in.")],
+    source: Annotated[Path, typer.Argument(help="The picture the points are on.")],
+    target: Annotated[Path, typer.Argument(help="The picture to find them in.")],
     points: Annotated[list[str] | None, typer.Option(help="A point x,y in pixels; repeat for more.")] = None,
     points_file: Annotated[Path | None, typer.Option(help='JSON: [[x, y], ...] or {"points": [[x, y], ...]}.')] = None,
     model: Annotated[str | None, typer.Option(help="A preset's name or a saved model's folder.")] = None,
@@ -26,6 +26,10 @@ def match(
 
     Example: mambamatcher match cat.jpg other-cat.jpg --points 120,80 --points 64,200 --out matches.png
     """
+    from mambamatcher.images import require_file
+
+    for path in (source, target):  # before a model is loaded
+        require_file(path)
     wanted = [parse_point(text) for text in points or []] + (read_points(points_file) if points_file else [])
     if not wanted:
         raise InputError("there are no points; give --points x,y or --points-file FILE")
