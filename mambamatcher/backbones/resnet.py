@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from mambamatcher.backbones.facets import BACKBONES, IMAGENET_MEAN, IMAGENET_STD, Backbone, BackboneConfig, Images
-from mambamatcher.backbones.weights import StateDict, load_transformers
+from mambamatcher.backbones.weights import StateDict, load_transformers, rename
 from mambamatcher.registry import unknown
 
 DEPTHS = {"resnet-50": [3, 4, 6, 3], "resnet-101": [3, 4, 23, 3]}
@@ -80,13 +80,12 @@ def from_torchvision(state: StateDict) -> StateDict:
         return state
     renamed: StateDict = {}
     for key, value in state.items():
-        if key.startswith("fc."):
-            continue
-        for pattern, replacement in TORCHVISION_NAMES:
-            if re.match(pattern, key):
-                key = re.sub(pattern, replacement, key)
-                # torchvision counts stages and convolutions from 1
-                key = re.sub(r"(stages|layer)\.(\d)\.", lambda m: f"{m[1]}.{int(m[2]) - 1}.", key)
-                break
-        renamed[key] = value
+        if not key.startswith("fc."):
+            # torchvision counts stages and convolutions from 1
+            counted = re.sub(r"(stages|layer)\.(\d)\.", _one_less, rename(key, TORCHVISION_NAMES))
+            renamed[counted] = value
     return renamed
+
+
+def _one_less(match: re.Match[str]) -> str:
+    return f"{match[1]}.{int(match[2]) - 1}."

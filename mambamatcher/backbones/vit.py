@@ -20,7 +20,7 @@ from mambamatcher.backbones.facets import (
     BackboneConfig,
     Images,
 )
-from mambamatcher.backbones.weights import StateDict, load_transformers
+from mambamatcher.backbones.weights import StateDict, load_transformers, rename
 from mambamatcher.errors import ConfigError
 from mambamatcher.registry import unknown
 
@@ -185,9 +185,5 @@ def from_official(state: StateDict) -> StateDict:
             for projection, part in zip(("q_proj", "k_proj", "v_proj"), value.chunk(3), strict=True):
                 renamed[f"encoder.layer.{match[1]}.attention.{projection}.{match[2]}"] = part.contiguous()
             continue
-        for pattern, replacement in OFFICIAL_NAMES:
-            key, found = re.subn(pattern, replacement, key)
-            if found:
-                break
-        renamed[key] = value
+        renamed[rename(key, OFFICIAL_NAMES)] = value
     return renamed

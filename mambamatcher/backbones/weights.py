@@ -1,7 +1,8 @@
 """Finding and reading pretrained weights. Nothing here ever unpickles code."""
 
 import pickle
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,15 @@ def read_state_dict(path: Path) -> StateDict:
     if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
         raise WeightsError(f"{path} holds {type(state).__name__}, not a dictionary of tensors")
     return state
+
+
+def rename(key: str, names: Iterable[tuple[str, str]]) -> str:
+    """Apply the first pattern that fits to a key; a key that none fits stays as it is."""
+    for pattern, replacement in names:
+        key, found = re.subn(pattern, replacement, key)
+        if found:
+            break
+    return key
 
 
 def load_exactly(module: nn.Module, state: StateDict, origin: str) -> None:
