@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SAMPLE := mambamatcher/assets/sample
 
-.PHONY: demo test clean
+.PHONY: demo test bench clean
 
 demo: $(VENV)/installed-demo
 	$(BIN)/mambamatcher match $(SAMPLE)/source.png $(SAMPLE)/target.png --points-file $(SAMPLE)/points.json --out matches.png --overwrite
@@ -16,6 +16,11 @@ test: $(VENV)/installed-dev
 	$(BIN)/lint-imports
 	$(BIN)/pytest -n 2 -m "not compile"
 	$(BIN)/pytest -m compile -o addopts=-q
+
+bench: $(VENV)/installed-dev
+	$(BIN)/mambamatcher benchmark pair --sides 238 --repeats 1 --against benchmarks/straightforward.py
+	$(BIN)/mambamatcher benchmark pair --preset lite --sides 320
+	$(BIN)/mambamatcher benchmark gallery --preset lite --targets 10
 
 $(VENV)/installed-demo: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
