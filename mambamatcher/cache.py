@@ -1,8 +1,10 @@
 """Keeping tensors that took long to compute: the latest in memory, and any number on disk."""
 
 import logging
+import os
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
@@ -10,7 +12,7 @@ from threading import Lock
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from mambamatcher.errors import InputError
@@ -18,15 +20,20 @@ from mambamatcher.files import write_atomically
 
 logger = logging.getLogger(__name__)
 
-_TENSOR, _DIGEST = "tensor", "digest"
+_SUFFIX, _DIGEST = ".safetensors", "digest"
 
 
-def digest(*tensors: Tensor) -> str:
+def digest(*parts: Tensor | str) -> str:
     """Return a name for exactly these values."""
     hasher = blake2b(digest_size=20)
-    for tensor in tensors:
-        hasher.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
-        hasher.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    for part in parts:
+        if isinstance(part, str):
+            content = part.encode()
+            hasher.update(f"text ({len(content)},)".encode())
+            hasher.update(content)
+        else:
+            hasher.update(f"{part.dtype} {tuple(part.shape)}".encode())
+            hasher.update(part.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
     return hasher.hexdigest()
 
 
@@ -76,42 +83,86 @@ class MemoryCache:
 
 
 class DiskCache:
-    """Tensors by name in a folder, one file each. What cannot be read or written is computed again, with a warning."""
+    """Lists of tensors by name in a folder of their own, one file each, up to a number of bytes if there is a `limit`.
 
-    def __init__(self, folder: Path) -> None:
+    Any number of threads and processes may share a folder: files appear whole or not at all, and every reader compares
+    the values with the digest written beside them. What cannot be read or written is computed again, with a warning.
+    Beyond the limit the least recently used files go first; each writer after the first may exceed it by a tenth.
+    """
+
+    def __init__(self, folder: Path, limit: int | None = None) -> None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"cannot use {folder} as a cache folder: {error.strerror}") from error
         self.folder = folder
+        self.limit = limit
+        self._room = 0  # bytes that can be written before looking again at what all writers have left
+        self._has_failed = False
 
-    def get(self, name: str) -> Tensor | None:
-        """Read a tensor, unless it is missing or not what was written."""
+    def get(self, name: str) -> list[Tensor] | None:
+        """Read the tensors of this name, unless they are missing or not what was written."""
         path = self._path(name)
-        if not path.is_file():
-            return None
         try:
             with safe_open(path, framework="pt") as file:
-                tensor = file.get_tensor(_TENSOR)
+                tensors = [file.get_tensor(str(index)) for index in range(len(file.keys()))]
                 written = (file.metadata() or {}).get(_DIGEST)
+        except FileNotFoundError:
+            return None
         except (OSError, SafetensorError) as error:
             logger.warning("the cache entry %s is damaged and will be made anew: %s", path, error)
             return None
-        if digest(tensor) != written:
+        if digest(*tensors) != written:
             logger.warning("the cache entry %s is damaged and will be made anew: its values have changed", path)
             return None
-        return tensor
+        with suppress(OSError):  # another process made room, or the folder is for reading only
+            os.utime(path)
+        return tensors
 
-    def put(self, name: str, tensor: Tensor) -> None:
-        """Write a tensor, in place of any of that name."""
-        tensor = tensor.cpu().contiguous()
-        metadata = {_DIGEST: digest(tensor)}
+    def put(self, name: str, tensors: Sequence[Tensor]) -> None:
+        """Write tensors, in place of any of that name; those larger than the limit are not kept."""
+        # copies, because safetensors refuses tensors that share memory
+        own = [tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for tensor in tensors]
+        content = save({str(index): tensor for index, tensor in enumerate(own)}, {_DIGEST: digest(*own)})
+        if self.limit is not None and len(content) > self.limit:
+            return
         try:
-            write_atomically(
-                self._path(name), lambda path: save_file({_TENSOR: tensor}, path, metadata), overwrite=True
-            )
-        except (OSError, InputError, SafetensorError) as error:
-            logger.warning("cannot keep %s in the cache: %s", self._path(name), error)
+            self._make_room(len(content))
+            write_atomically(self._path(name), lambda path: _write(path, content), overwrite=True)
+        except (OSError, InputError) as error:
+            if not self._has_failed:  # a full disk concerns every entry
+                logger.warning("cannot keep %s in the cache (said only once): %s", self._path(name), error)
+            self._has_failed = True
+
+    def _make_room(self, needed: int) -> None:
+        if self.limit is None:
+            return
+        if needed > self._room:
+            files = self._files()
+            size = sum(each for _, each, _ in files)
+            tenth = self.limit // 10
+            # a tenth at once, so that not every entry looks around
+            target = self.limit if size + needed <= self.limit else self.limit - tenth
+            for _, freed, path in sorted(files):
+                if size + needed <= target:
+                    break
+                path.unlink(missing_ok=True)
+                size -= freed
+            self._room = max(needed, min(self.limit - size, tenth))
+        self._room -= needed
+
+    def _files(self) -> list[tuple[float, int, Path]]:
+        """Return when each file was last used, its size and path, also of those a killed process left unfinished."""
+        files = []
+        for path in self.folder.glob(f"*{_SUFFIX}"):
+            with suppress(FileNotFoundError):  # another process made room
+                status = path.stat()
+                files.append((status.st_mtime, status.st_size, path))
+        return files
 
     def _path(self, name: str) -> Path:
-        return self.folder / f"{name}.safetensors"
+        return self.folder / f"{name}{_SUFFIX}"
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.write_bytes(content)

@@ -22,24 +22,20 @@ def keypoint_loss(
 
 
 @in_float32
-def correlation_cross_entropy(
-    refined: Float[Tensor, "batch hs ws ht wt"],
-    source_points: Float[Tensor, "batch keypoint 2"],
+def score_cross_entropy(
+    scores: Float[Tensor, "batch keypoint ht wt"],
     target_points: Float[Tensor, "batch keypoint 2"],
     present: Bool[Tensor, "batch keypoint"],
     temperature: float,
 ) -> Float[Tensor, ""]:
     """Ask each keypoint's scores to single out where it lies: a classification over all target positions.
 
-    Scores are read at the source point, and the truth is spread over the positions next to the target point, both by
-    the soft sampler. It tells every wrong position apart, where a distance only feels the mean.
+    The truth is spread over the positions next to the target point by the soft sampler. It tells every wrong position
+    apart, where a distance only feels the mean.
     """
-    source_grid, target_grid = (refined.shape[1], refined.shape[2]), (refined.shape[3], refined.shape[4])
-    centre = present[..., None]
-    weights = soft_sampler(source_points.where(centre, 0.0), source_grid, smallest_radius(source_grid))
-    truth = soft_sampler(target_points.where(centre, 0.0), target_grid, smallest_radius(target_grid))
-    scores = weights @ refined.flatten(3).flatten(1, 2)
-    entropy = -(truth * (temperature * scores).log_softmax(dim=-1)).sum(-1)
+    grid = scores.shape[2], scores.shape[3]
+    truth = soft_sampler(target_points.where(present[..., None], 0.0), grid, smallest_radius(grid))
+    entropy = -(truth * (temperature * scores.flatten(2)).log_softmax(dim=-1)).sum(-1)
     return _mean_over_pairs(entropy.where(present, 0.0), present)
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from mambamatcher.backbones import BACKBONES, BackboneConfig, VitConfig
@@ -11,12 +11,14 @@ from mambamatcher.config import choice
 from mambamatcher.correlation import (
     CORRELATION_AGGREGATIONS,
     CorrelationConfig,
+    Linear,
     SimilarityScanAggregation,
+    blended_correlation,
     correlation_map,
 )
 from mambamatcher.errors import ConfigError, InputError
 from mambamatcher.features import FEATURE_AGGREGATIONS, ConvAggregation, FeatureConfig, PerImageAggregator
-from mambamatcher.transfer import Transfer, transfer_points
+from mambamatcher.transfer import Transfer, blend_rows, transfer_points
 
 Images = Float[Tensor, "batch 3 height width"]
 Features = Float[Tensor, "batch level channel h w"]
@@ -65,7 +67,10 @@ class MambaMatcher(nn.Module):
 
     def describe(self, images: Images) -> Features:
         """Compute all that does not depend on the other image, to be kept and compared with many."""
-        features = self.extract(images)
+        return self.aggregate(self.extract(images))
+
+    def aggregate(self, features: Features) -> Features:
+        """Do to the backbone's features what of the aggregation does not depend on the other image."""
         return self.features.aggregate(features) if isinstance(self.features, PerImageAggregator) else features
 
     def compare(
@@ -75,6 +80,21 @@ class MambaMatcher(nn.Module):
         if isinstance(self.features, PerImageAggregator):
             return self.correlation(correlation_map(source, target))
         return self.refine(source, target)
+
+    def scores_at(
+        self,
+        described: Float[Tensor, "image level channel h w"],
+        source: Int[Tensor, " batch"],
+        target: Int[Tensor, " batch"],
+        weights: Float[Tensor, "batch keypoint source_position"],
+    ) -> Float[Tensor, "batch keypoint h w"]:
+        """Blend the refined scores of source positions, for some pairs of described images.
+
+        A linear aggregation may be blended before it is applied, which spares nearly the whole correlation map.
+        """
+        if isinstance(self.correlation, Linear) and isinstance(self.features, PerImageAggregator):
+            return self.correlation(blended_correlation(described, source, target, weights)).squeeze(2)
+        return blend_rows(self.compare(described[source], described[target]), weights)
 
     def forward(
         self,

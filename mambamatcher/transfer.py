@@ -70,6 +70,13 @@ def soft_sampler(points: Points, grid: Grid, radius: float) -> Float[Tensor, "ba
     return weights / weights.sum(dim=-1, keepdim=True)
 
 
+def blend_rows(
+    refined: Float[Tensor, "batch hs ws ht wt"], weights: Float[Tensor, "batch keypoint source_position"]
+) -> Float[Tensor, "batch keypoint ht wt"]:
+    """Blend the scores of source positions."""
+    return (weights @ refined.flatten(3).flatten(1, 2)).unflatten(2, refined.shape[3:])
+
+
 @in_float32
 def transfer_points(
     refined: Float[Tensor, "batch hs ws ht wt"], points: Points, settings: Transfer, radius: float | None = None

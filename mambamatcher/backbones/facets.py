@@ -28,6 +28,7 @@ class BackboneConfig(ABC):
     `weights` is "pretrained" (the published ones of that name), "random", a hub id, a folder or a file.
     `width` projects each level to a common number of channels by a learnt 1x1 convolution of its own; without it,
     narrower levels are filled up with zeros, which no cosine similarity notices.
+    `trainable_blocks` is how many of the blocks that are used, counted from the last, are tuned in training.
     """
 
     name: str
@@ -80,7 +81,8 @@ class Backbone(nn.Module, ABC):
                 f"backbone {self.config.name!r} has layers 0 to {depth - 1}; there is no layer {outside[0]}"
             )
         self.requires_grad_(False)
-        for block in self.blocks()[depth - min(self.config.trainable_blocks, depth) :]:
+        used = self.blocks()[: max(self.config.layers) + 1]
+        for block in used[max(0, len(used) - self.config.trainable_blocks) :]:
             block.requires_grad_(True)
         self.projections = nn.ModuleList(
             nn.Conv2d(channels, self.config.width, 1) for channels in self.level_channels if self.config.width

@@ -15,6 +15,7 @@ from mambamatcher.correlation.fastformer import FastFormerAggregation
 from mambamatcher.correlation.similarity_scan import PAPER_BLOCK
 from mambamatcher.layers.mamba import Mamba
 from mambamatcher.ops import selective_scan
+from mambamatcher.ops.native.memory import empty_as
 from mambamatcher.ops.ordering import stable_argsort
 from mambamatcher.ops.refinement import BlockWeights, Head, refine
 
@@ -100,7 +101,8 @@ def aggregators(grid: int, differentiable: bool) -> Iterator[Contestant]:
     if not differentiable:
         block, head = Mamba(LEVELS, PAPER_BLOCK), nn.Linear(LEVELS, 1)
         weights = BlockWeights.from_state(block.state_dict())
-        sequence = correlation.flatten(2).transpose(1, 2).contiguous()
+        sequence = empty_as(torch.empty(1, grid**4, LEVELS, device="meta"))  # as the correlation map is made
+        sequence.copy_(correlation.flatten(2).transpose(1, 2))
         order = stable_argsort(sequence[..., -1])
         fused = partial(refine, sequence, order, weights, Head(head.weight, head.bias))
         yield Contestant(REFINEMENT, fused, unit, ())

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from importlib.util import module_from_spec, spec_from_file_location
@@ -58,11 +59,18 @@ class Process:
 
     side: int
     low_memory: bool
+    start_seconds: float  # until the interpreter runs its first line
     import_torch_seconds: float
     import_seconds: float  # the package and what it needs besides torch
     load_seconds: float
     first_pair_seconds: float
+    cpu_seconds: float  # of all threads up to the first match, without importing torch
     peak_mib: float | None  # unknown outside Linux
+
+    @property
+    def cold_start_seconds(self) -> float:
+        """From the start of the process to its first match, without importing torch."""
+        return self.start_seconds + self.import_seconds + self.load_seconds + self.first_pair_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +85,8 @@ class Report:
 
     def as_dict(self) -> dict:
         """Return plain containers, for JSON."""
-        return asdict(self)
+        processes = [asdict(each) | {"cold_start_seconds": each.cold_start_seconds} for each in self.processes]
+        return asdict(self) | {"processes": processes}
 
 
 def matmul_gflops() -> float:
@@ -178,27 +187,28 @@ def _aggregate(model: MambaMatcher, extracted: Tensor) -> tuple[Tensor, ...]:
 
 _FIRST_PAIR = """
 import json, sys, time
-begun = time.perf_counter()
+spawned, folder, side, low_memory = float(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4] == "1"
+begun, cpu_begun = time.time(), time.process_time()
 import torch
-imported_torch = time.perf_counter()
+imported_torch, cpu_imported_torch = time.time(), time.process_time()
 import numpy as np
 from mambamatcher import Matcher
-imported = time.perf_counter()
-folder, side, low_memory = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "1"
+imported = time.time()
 matcher = Matcher.from_pretrained(folder, low_memory=low_memory)
-loaded = time.perf_counter()
+loaded = time.time()
 rng = np.random.default_rng(0)
 matcher.match(*(rng.integers(0, 256, (side, side, 3), dtype=np.uint8) for _ in range(2)), [(1, 1)])
-done = time.perf_counter()
+done, cpu = time.time(), time.process_time() - (cpu_imported_torch - cpu_begun)
 from mambamatcher.benchmark.measure import peak_mib
-print(json.dumps([imported_torch - begun, imported - imported_torch, loaded - imported, done - loaded, peak_mib()]))
+moments = [spawned, begun, imported_torch, imported, loaded, done]
+print(json.dumps([*(after - before for before, after in zip(moments, moments[1:])), cpu, peak_mib()]))
 """
 
 
 def measure_process(folder: Path, side: int, low_memory: bool) -> Process:
     """Match a first pair with a saved model in a new process."""
-    arguments = [sys.executable, "-c", _FIRST_PAIR, str(folder), str(side), str(int(low_memory))]
-    done = subprocess.run(arguments, capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", _FIRST_PAIR, str(time.time()), str(folder), str(side), str(int(low_memory))]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     return Process(side, low_memory, *json.loads(done.stdout))
 
 

@@ -1,10 +1,10 @@
 """Correlation maps and their aggregation: each row of the paper's correlation table, chosen by configuration."""
 
 from mambamatcher.correlation.base import CORRELATION_AGGREGATIONS, CorrelationConfig
-from mambamatcher.correlation.compute import correlation_map
+from mambamatcher.correlation.compute import blended_correlation, correlation_map
 from mambamatcher.correlation.conv4d import Conv4dAggregation
 from mambamatcher.correlation.fastformer import FastFormerAggregation
-from mambamatcher.correlation.linear import LinearAggregation, MeanAggregation
+from mambamatcher.correlation.linear import Linear, LinearAggregation, MeanAggregation
 from mambamatcher.correlation.plain_mamba import PlainMamba4dAggregation
 from mambamatcher.correlation.similarity_scan import SimilarityScanAggregation
 
@@ -13,9 +13,11 @@ __all__ = [
     "Conv4dAggregation",
     "CorrelationConfig",
     "FastFormerAggregation",
+    "Linear",
     "LinearAggregation",
     "MeanAggregation",
     "PlainMamba4dAggregation",
     "SimilarityScanAggregation",
+    "blended_correlation",
     "correlation_map",
 ]

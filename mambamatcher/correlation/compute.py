@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 from einops import rearrange
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from mambamatcher.layers.inference import may_use_cpu_kernels
@@ -28,6 +28,19 @@ def correlation_map(
     directions = _directions(source), _directions(target)
     correlate = _level_innermost if may_use_cpu_kernels(source) else _plain
     return correlate(*directions).unflatten(3, grids[2:]).unflatten(2, grids[:2])
+
+
+@in_float32
+def blended_correlation(
+    features: Float[Tensor, "image level channel h w"],
+    source: Int[Tensor, " batch"],
+    target: Int[Tensor, " batch"],
+    weights: Float[Tensor, "batch blend source_position"],
+) -> Float[Tensor, "batch level blend 1 h w"]:
+    """Blend source positions of the maps of some pairs of images, without making the maps: direction by direction."""
+    directions = _directions(features)
+    blends = weights[:, None] @ directions[source]
+    return _plain(blends, directions[target]).unflatten(3, features.shape[-2:]).unsqueeze(3)
 
 
 def _directions(features: Float[Tensor, "batch level channel h w"]) -> Directions:

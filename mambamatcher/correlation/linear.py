@@ -41,7 +41,9 @@ class Linear(nn.Module):
 
     def forward(self, correlation: CorrelationMap) -> Refined:
         """Refine a correlation map."""
-        return self.project(rearrange(correlation, "b level hs ws ht wt -> b hs ws ht wt level")).squeeze(-1)
+        # as a product with the levels where they lie: moving them side by side would cost more than the sum
+        summed = self.project.weight @ rearrange(correlation, "b level hs ws ht wt -> b level (hs ws ht wt)")
+        return (summed.squeeze(1) + self.project.bias).unflatten(1, correlation.shape[2:])
 
 
 @CORRELATION_AGGREGATIONS.register("linear")

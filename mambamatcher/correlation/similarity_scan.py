@@ -20,7 +20,6 @@ from mambamatcher.layers.mamba import MambaSettings
 from mambamatcher.layers.positional import POSITIONAL_ENCODINGS
 from mambamatcher.layers.scan_orders import SCAN_ORDERS
 from mambamatcher.layers.selective import OrderedScan
-from mambamatcher.ops.refinement import BlockWeights, Head, refine
 
 PAPER_BLOCK = MambaSettings(state=16, conv=4, expand=3)
 
@@ -38,6 +37,10 @@ class SimilarityScan(nn.Module):
         self.norms = nn.ModuleList(nn.LayerNorm(levels) if config.norm else nn.Identity() for _ in range(config.depth))
         self.scans = nn.ModuleList(OrderedScan(levels, len(self.orders), config.mamba) for _ in range(config.depth))
         self.project = mean_of_levels(levels)
+        if config.identity_start:
+            for scan in self.scans.children():
+                for block in scan.get_submodule("blocks").children():
+                    nn.init.zeros_(block.get_submodule("out_proj").get_parameter("weight"))
 
     @property
     def can_be_fused(self) -> bool:
@@ -62,6 +65,8 @@ class SimilarityScan(nn.Module):
         self, sequence: Float[Tensor, "batch position level"], order: Int[Tensor, "batch position"]
     ) -> Float[Tensor, "batch position"]:
         """Do what `forward` does with one scan, without storing anything between its steps."""
+        from mambamatcher.ops.refinement import BlockWeights, Head, refine  # Numba: 0.3 s only a fused scan waits for
+
         norm = self.norms[0]
         affine = (norm.weight, norm.bias) if isinstance(norm, nn.LayerNorm) else (None, None)
         head = Head(self.project.weight, self.project.bias, affine[0], affine[1], self.residual)
@@ -75,6 +80,7 @@ class SimilarityScanAggregation(CorrelationConfig):
     """All rows "Mamba4D" of the paper's correlation table; the defaults are the paper's model.
 
     Several `orders` get a block each and are summed: ("raster", "reverse_raster") is the bidirectional row.
+    With `identity_start` an untrained scan adds nothing, so it can be put into a model that was trained without it.
     """
 
     orders: tuple[str, ...] = ("descending",)
@@ -83,11 +89,14 @@ class SimilarityScanAggregation(CorrelationConfig):
     depth: int = 1
     norm: bool = False
     residual: bool = True
+    identity_start: bool = False
     mamba: MambaSettings = PAPER_BLOCK
 
     def __post_init__(self) -> None:
         if not self.orders or self.depth < 1:
             raise ConfigError("correlation.orders needs at least one order and correlation.depth at least 1")
+        if self.identity_start and not self.residual:
+            raise ConfigError("without a residual, a scan that adds nothing leaves nothing; set identity_start=false")
         for registry, names in (
             (SCAN_ORDERS, self.orders),
             (SORT_KEYS, [self.sort_key]),

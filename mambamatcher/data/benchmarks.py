@@ -88,7 +88,7 @@ DATASETS.register("pf-willow")(
 DATASETS.register("voc-keypoints")(
     Benchmark(
         parse=read_voc_keypoints,
-        splits={"trn": PAIRS["trn"], "selection": None},
+        splits={"trn": PAIRS["trn"], "selection": None, "trn-seen": PAIRS["trn-seen"], "selection-unseen": None},
         folders=("VOC2011-keypoints",),
         get=_VOC_GET,
     )
@@ -96,7 +96,7 @@ DATASETS.register("voc-keypoints")(
 DATASETS.register("voc-instances")(
     Benchmark(
         parse=read_voc_instances,
-        splits={"trn": PAIRS["trn"], "selection": PAIRS["selection"]},
+        splits=PAIRS,
         folders=("VOC2011-instances",),
         get=_VOC_GET,
     )
@@ -104,7 +104,7 @@ DATASETS.register("voc-instances")(
 DATASETS.register("voc")(
     Benchmark(
         parse=read_voc,
-        splits={"trn": PAIRS["trn"], "selection": PAIRS["selection"]},
+        splits=PAIRS,
         folders=("VOC2011-keypoints", "VOC2011-instances"),
         get=_VOC_GET,
     )

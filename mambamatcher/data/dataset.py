@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any
+from itertools import permutations
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -12,9 +13,12 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from mambamatcher.data.images import CACHE_BYTES, ImageCache, frame_size, read_image, to_square
-from mambamatcher.data.records import AnnotatedImage, Pair
+from mambamatcher.data.records import AnnotatedImage, Pair, shared_names
+from mambamatcher.data.sampling import SHARED, by_category
 from mambamatcher.data.transforms import Augmentation, View
 from mambamatcher.geometry import pixels_to_unit
+
+Sample = TypeVar("Sample")
 
 
 @dataclass(frozen=True)
@@ -38,12 +42,16 @@ class PairSample:
 
 @dataclass(frozen=True)
 class PairBatch:
-    """Pairs stacked; keypoints are padded to the longest list and `present` says which are real."""
+    """Pairs stacked; keypoints are padded to the longest list and `present` says which are real.
+
+    A picture that several pairs share is there once: `source` and `target` are each pair's places in `images`.
+    """
 
     index: Int[Tensor, " batch"]
     category: list[str]
-    source_image: Float[Tensor, "batch 3 side side"]
-    target_image: Float[Tensor, "batch 3 side side"]
+    images: Float[Tensor, "image 3 side side"]
+    source: Int[Tensor, " batch"]
+    target: Int[Tensor, " batch"]
     source_points: Float[Tensor, "batch keypoint 2"]
     target_points: Float[Tensor, "batch keypoint 2"]
     present: Bool[Tensor, "batch keypoint"]
@@ -64,7 +72,7 @@ class PairBatch:
         return PairBatch(**moved)
 
 
-class PairDataset(Dataset[PairSample]):
+class _Seeded(Dataset[Sample]):
     """Pairs of any benchmark, decoded once and augmented by seed, epoch and index, whichever worker does it."""
 
     def __init__(
@@ -94,16 +102,17 @@ class PairDataset(Dataset[PairSample]):
     def __len__(self) -> int:
         return len(self.pairs)
 
-    def __getitem__(self, index: int) -> PairSample:
-        pair = self.pairs[index]
-        if self.augmentation is None:
-            return self._sample(index, pair, self._squares[pair.source], self._squares[pair.target])
-        generator = np.random.default_rng([self.seed, int(self._epoch), index])
-        views = (View(self._photos[pair.source], pair.source), View(self._photos[pair.target], pair.target))
-        source, target = self.augmentation(*views, generator)
-        changed = Pair(pair.name, source.annotated, target.annotated, pair.category)
-        squares = [to_square(view.image, self.side, self.keep_aspect) for view in (source, target)]
-        return self._sample(index, changed, *squares)
+    def _generator(self, index: int) -> np.random.Generator:
+        return np.random.default_rng([self.seed, int(self._epoch), index])
+
+    def _plain(self, image: AnnotatedImage) -> Float[Tensor, "3 side side"]:
+        return _floats(self._squares[image])
+
+    def _view(self, image: AnnotatedImage) -> View:
+        return View(self._photos[image], image)
+
+    def _changed(self, view: View) -> Float[Tensor, "3 side side"]:
+        return _floats(to_square(view.image, self.side, self.keep_aspect))
 
     def _sample(self, index: int, pair: Pair, source: Tensor, target: Tensor) -> PairSample:
         points = pair.points()
@@ -111,8 +120,8 @@ class PairDataset(Dataset[PairSample]):
         return PairSample(
             index=index,
             category=pair.category,
-            source_image=source.float().div_(255.0),
-            target_image=target.float().div_(255.0),
+            source_image=source,
+            target_image=target,
             source_points=pixels_to_unit(torch.from_numpy(points[0]).float(), sizes[0]),
             target_points=pixels_to_unit(torch.from_numpy(points[1]).float(), sizes[1]),
             source_size=torch.tensor(sizes[0]),
@@ -122,14 +131,60 @@ class PairDataset(Dataset[PairSample]):
         )
 
 
+class PairDataset(_Seeded[PairSample]):
+    """The listed pairs, one by one."""
+
+    def __getitem__(self, index: int) -> PairSample:
+        pair = self.pairs[index]
+        if self.augmentation is None:
+            return self._sample(index, pair, self._plain(pair.source), self._plain(pair.target))
+        views = self.augmentation(self._view(pair.source), self._view(pair.target), self._generator(index))
+        changed = Pair(pair.name, views[0].annotated, views[1].annotated, pair.category)
+        return self._sample(index, changed, self._changed(views[0]), self._changed(views[1]))
+
+
+class GroupDataset(_Seeded[list[PairSample]]):
+    """Each listed pair joined by other pictures of its category, and every ordered pair among them.
+
+    A network sees n pictures and learns from up to n (n - 1) pairs. Each picture is changed once for all its pairs.
+    """
+
+    def __init__(self, pairs: Sequence[Pair], side: int, augmentation: Augmentation | None, *, images: int, seed: int):
+        super().__init__(pairs, side, augmentation, seed=seed)
+        self.images = images
+        known = {(image.path, image.category): image for pair in pairs for image in (pair.source, pair.target)}
+        self._company = by_category(list(known.values()))
+
+    def __getitem__(self, index: int) -> list[PairSample]:
+        first, generator = self.pairs[index], self._generator(index)
+        others = [each for each in self._company[first.category] if each not in (first.source, first.target)]
+        drawn = generator.permutation(len(others))[: self.images - 2]
+        members = [first.source, first.target, *(others[number] for number in drawn)]
+        if self.augmentation is None:
+            pictures = [self._plain(member) for member in members]
+        else:
+            views = self.augmentation.group([self._view(member) for member in members], generator)
+            members = [view.annotated for view in views]
+            pictures = [self._changed(view) for view in views]
+        enough = min(SHARED, len(first.names))
+        return [
+            self._sample(index, Pair(first.name, source, target, first.category), pictures[i], pictures[j])
+            for (i, source), (j, target) in permutations(enumerate(members), 2)
+            if len(shared_names(source, target)) >= enough
+        ]
+
+
 def collate(samples: Sequence[PairSample]) -> PairBatch:
-    """Stack samples; padding is zero and marked absent."""
+    """Stack samples; padding is zero and marked absent, and a tensor that samples share is stacked once."""
     counts = torch.tensor([len(sample.source_points) for sample in samples])
+    images = {id(image): image for sample in samples for image in (sample.source_image, sample.target_image)}
+    place = {key: number for number, key in enumerate(images)}
     return PairBatch(
         index=torch.tensor([sample.index for sample in samples]),
         category=[sample.category for sample in samples],
-        source_image=torch.stack([sample.source_image for sample in samples]),
-        target_image=torch.stack([sample.target_image for sample in samples]),
+        images=torch.stack(list(images.values())),
+        source=torch.tensor([place[id(sample.source_image)] for sample in samples]),
+        target=torch.tensor([place[id(sample.target_image)] for sample in samples]),
         source_points=_padded([sample.source_points for sample in samples]),
         target_points=_padded([sample.target_points for sample in samples]),
         present=torch.arange(int(counts.max())) < counts[:, None],
@@ -138,6 +193,15 @@ def collate(samples: Sequence[PairSample]) -> PairBatch:
         target_box=torch.stack([sample.target_box for sample in samples]),
         box_present=torch.tensor([sample.box_present for sample in samples]),
     )
+
+
+def collate_groups(groups: Sequence[list[PairSample]]) -> PairBatch:
+    """Stack all pairs of some groups."""
+    return collate([sample for group in groups for sample in group])
+
+
+def _floats(square: UInt8[Tensor, "3 side side"]) -> Float[Tensor, "3 side side"]:
+    return square.float().div_(255.0)
 
 
 def _square(image: AnnotatedImage, side: int, keep_aspect: bool) -> UInt8[Tensor, "3 side side"]:

@@ -71,13 +71,18 @@ class Pair:
     @property
     def names(self) -> tuple[str, ...]:
         """The keypoints both pictures show, in the order of the source."""
-        return tuple(name for name in self.source.keypoints if name in self.target.keypoints)
+        return shared_names(self.source, self.target)
 
     def points(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the shared keypoints of source and target, each `[keypoint, 2]` in original pixels."""
         names = self.names
         source = np.array([self.source.keypoints[name] for name in names], dtype=np.float64)
         return source, np.array([self.target.keypoints[name] for name in names], dtype=np.float64)
+
+
+def shared_names(source: AnnotatedImage, target: AnnotatedImage) -> tuple[str, ...]:
+    """Return the keypoints both pictures show, in the order of the source."""
+    return tuple(name for name in source.keypoints if name in target.keypoints)
 
 
 def _check_box(box: Box, size: Size, path: Path) -> None:

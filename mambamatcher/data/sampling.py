@@ -20,19 +20,21 @@ def by_category(images: Sequence[AnnotatedImage]) -> dict[str, list[AnnotatedIma
     return dict(sorted(groups.items()))
 
 
-def sharing_pairs(images: Sequence[AnnotatedImage], differ: Key) -> np.ndarray:
+def sharing_pairs(images: Sequence[AnnotatedImage], differ: Key, shared: int = SHARED) -> np.ndarray:
     """Return the indices `[pair, 2]` of all ordered pairs that share enough keypoints and differ in the key."""
     names = sorted({name for image in images for name in image.keypoints})
     shown = np.zeros((len(images), len(names)), dtype=np.float32)
     for row, image in enumerate(images):
         shown[row] = [name in image.keypoints for name in names]
     _, keys = np.unique([differ(image) for image in images], return_inverse=True)
-    return np.argwhere((shown @ shown.T >= SHARED) & (keys[:, None] != keys[None, :]))
+    return np.argwhere((shown @ shown.T >= shared) & (keys[:, None] != keys[None, :]))
 
 
-def sample_pairs(groups: dict[str, list[AnnotatedImage]], count: int, seed: int, differ: Key) -> list[Pair]:
+def sample_pairs(
+    groups: dict[str, list[AnnotatedImage]], count: int, seed: int, differ: Key, shared: int = SHARED
+) -> list[Pair]:
     """Draw `count` pairs by seed, as evenly over the groups as their sizes allow, in an order drawn by seed too."""
-    candidates = {name: sharing_pairs(images, differ) for name, images in groups.items()}
+    candidates = {name: sharing_pairs(images, differ, shared) for name, images in groups.items()}
     shares = even_shares({name: len(found) for name, found in candidates.items()}, count)
     pairs = []
     for number, (name, found) in enumerate(candidates.items()):

@@ -4,7 +4,7 @@ The choices are those of CATs and TransforMatcher, each photometric change with 
 All randomness comes from the generator passed in, so a sample depends on its seed and on nothing else.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, floor
 
@@ -14,7 +14,7 @@ from jaxtyping import UInt8
 from PIL import Image, ImageEnhance, ImageOps
 from torch import Tensor
 
-from mambamatcher.data.records import AnnotatedImage, Box
+from mambamatcher.data.records import AnnotatedImage, Box, shared_names
 from mambamatcher.data.sampling import SHARED
 from mambamatcher.data.sides import tells_sides
 from mambamatcher.errors import ConfigError
@@ -51,12 +51,24 @@ class Augmentation:
         """Change both views of a pair, independently of each other as far as their keypoints stay matched."""
         source, target = self._mirrored(source, target, generator)
         names = _shared(source, target)
-        views = []
-        for view in (source, target):
-            if generator.random() < self.crop:
-                view = random_crop(view, names, generator)
-            views.append(replace(view, image=photometric(view.image, self.photometric, generator)))
-        return views[0], views[1]
+        return self._changed(source, names, generator), self._changed(target, names, generator)
+
+    def group(self, views: Sequence[View], generator: Generator) -> list[View]:
+        """Change pictures that are all compared with each other; a crop keeps all of a picture's own keypoints.
+
+        The first two must stay a pair: they are mirrored together where they would not be one otherwise.
+        """
+        first, second = self._mirrored(views[0], views[1], generator)
+        rest = []
+        for view in views[2:]:
+            flip = generator.random() < self.flip and tells_sides(tuple(view.annotated.keypoints))
+            rest.append(mirror(view) if flip else view)
+        return [self._changed(view, tuple(view.annotated.keypoints), generator) for view in (first, second, *rest)]
+
+    def _changed(self, view: View, names: tuple[str, ...], generator: Generator) -> View:
+        if generator.random() < self.crop:
+            view = random_crop(view, names, generator)
+        return replace(view, image=photometric(view.image, self.photometric, generator))
 
     def _mirrored(self, source: View, target: View, generator: Generator) -> tuple[View, View]:
         flips = generator.random(2) < self.flip
@@ -169,4 +181,4 @@ def _cut(box: Box, window: tuple[int, int, int, int]) -> Box | None:
 
 
 def _shared(source: View, target: View) -> tuple[str, ...]:
-    return tuple(name for name in source.annotated.keypoints if name in target.annotated.keypoints)
+    return shared_names(source.annotated, target.annotated)

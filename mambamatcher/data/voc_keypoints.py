@@ -2,9 +2,13 @@
 
 A tenth of the photos, chosen by a hash of their name, is held out: the `selection` split is made of pairs among those
 alone and `trn` of pairs among the others, in both folders alike, so an object of a held-out photo is never trained on.
+
+To learn what a model does away from the keypoints it was taught, `trn-seen` leaves out a third of each category's
+keypoint names, and `selection-unseen` has nothing but those.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -12,13 +16,15 @@ from typing import Any
 from mambamatcher.data.faults import Faults, naming
 from mambamatcher.data.files import read_json
 from mambamatcher.data.records import AnnotatedImage, Pair
-from mambamatcher.data.sampling import by_category, sample_pairs
+from mambamatcher.data.sampling import SHARED, by_category, sample_pairs
+from mambamatcher.data.sides import mirror_name
 from mambamatcher.errors import InputError
 
 FOLDERS = ("VOC2011-keypoints", "VOC2011-instances")
-PAIRS = {"trn": 60_000, "selection": 6_000}
+PAIRS = {"trn": 60_000, "selection": 6_000, "trn-seen": 60_000, "selection-unseen": 6_000}
 SEED = 0
 _HELD_OUT = 0.1
+_UNSEEN_PART = 3  # of a category's keypoint names, one in so many
 
 
 def read_voc(root: Path, split: str, faults: Faults) -> list[Pair]:
@@ -41,8 +47,24 @@ def voc_pairs(
 ) -> list[Pair]:
     """Draw same-class pairs of one split by seed, evenly over the classes; two crops of one photo are no pair."""
     images = [image for folder in folders for image in read_images(folder, faults)]
-    kept = [image for image in images if held_out(photo(image.path)) == (split == "selection")]
-    return sample_pairs(by_category(kept), count or PAIRS[split], seed, _photo_of)
+    half, _, part = split.partition("-")
+    kept = [image for image in images if held_out(photo(image.path)) == (half == "selection")]
+    if not part:
+        return sample_pairs(by_category(kept), count or PAIRS[split], seed, _photo_of)
+    unseen = unseen_names(by_category(images))
+    shown = [_only(image, unseen[image.category], part == "unseen") for image in kept]
+    return sample_pairs(by_category(shown), count or PAIRS[split], seed, _photo_of, 1 if part == "unseen" else SHARED)
+
+
+def unseen_names(groups: Mapping[str, Iterable[AnnotatedImage]]) -> dict[str, set[str]]:
+    """Choose a third of each category's keypoint names; left and right go together, as mirroring exchanges them."""
+    chosen = {}
+    for category, images in groups.items():
+        names = {name for image in images for name in image.keypoints}
+        kinds = sorted({min(name, mirror_name(name)) for name in names}, key=lambda kind: _digest(f"{category}:{kind}"))
+        unseen = set(kinds[: max(1, round(len(kinds) / _UNSEEN_PART))])
+        chosen[category] = {name for name in names if min(name, mirror_name(name)) in unseen}
+    return chosen
 
 
 def read_images(folder: Path, faults: Faults) -> list[AnnotatedImage]:
@@ -65,8 +87,16 @@ def photo(path: Path) -> str:
 
 def held_out(name: str) -> bool:
     """Tell whether a photo belongs to the selection split; the answer depends on its name and nothing else."""
-    digest = sha256(f"{SEED}:{name}".encode()).digest()
-    return int.from_bytes(digest[:8], "big") < _HELD_OUT * 2**64
+    return _digest(name) < _HELD_OUT * 2**64
+
+
+def _digest(name: str) -> int:
+    return int.from_bytes(sha256(f"{SEED}:{name}".encode()).digest()[:8], "big")
+
+
+def _only(image: AnnotatedImage, names: set[str], inside: bool) -> AnnotatedImage:
+    kept = {name: point for name, point in image.keypoints.items() if (name in names) == inside}
+    return replace(image, keypoints=kept)
 
 
 def _image(entry: dict[str, Any], folder: Path) -> AnnotatedImage:

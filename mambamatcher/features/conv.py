@@ -42,6 +42,9 @@ class ConvAggregator(PerImageAggregator):
         self.narrow = nn.Conv2d(hidden, channels, size, padding=size // 2)
         self.final_activation = config.final_activation
         self.residual = config.residual
+        if config.residual:  # begin as what is added to: an untrained model then still matches
+            for parameter in self.narrow.parameters():
+                nn.init.zeros_(parameter)
         self._kept: Kept | None = None
 
     def aggregate(self, features: Features) -> Features:

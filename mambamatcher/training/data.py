@@ -7,8 +7,9 @@ from typing import Any
 from lightning import LightningDataModule
 from torch.utils.data import DataLoader
 
-from mambamatcher.data.dataset import PairDataset, collate
+from mambamatcher.data.dataset import GroupDataset, PairDataset, collate, collate_groups
 from mambamatcher.data.records import Pair
+from mambamatcher.errors import ConfigError
 from mambamatcher.training.recipe import Recipe
 from mambamatcher.training.sampler import RoundSampler
 
@@ -29,7 +30,14 @@ class TrainingData(LightningDataModule):
         super().__init__()
         self.recipe = recipe
         augmentation = recipe.augmentation if recipe.augment else None
-        self.training = PairDataset(pairs.train, recipe.model.side, augmentation, seed=recipe.seed)
+        self.training: PairDataset | GroupDataset
+        if recipe.group_images > 2:
+            if not isinstance(pairs.train, list):
+                raise ConfigError("rendered pairs share no pictures, so they cannot be grouped; set group_images=2")
+            images = recipe.group_images
+            self.training = GroupDataset(pairs.train, recipe.model.side, augmentation, images=images, seed=recipe.seed)
+        else:
+            self.training = PairDataset(pairs.train, recipe.model.side, augmentation, seed=recipe.seed)
         self.validation = PairDataset(pairs.validation, recipe.model.side)
 
     def train_dataloader(self) -> DataLoader:
@@ -55,6 +63,7 @@ class TrainingData(LightningDataModule):
         assert self.trainer is not None  # Lightning attaches it before it asks for loaders
         return self.trainer
 
-    def _loader(self, dataset: PairDataset, **kwargs: Any) -> DataLoader:
+    def _loader(self, dataset: PairDataset | GroupDataset, **kwargs: Any) -> DataLoader:
         workers = self.recipe.workers
-        return DataLoader(dataset, collate_fn=collate, num_workers=workers, persistent_workers=workers > 0, **kwargs)
+        stack = collate_groups if isinstance(dataset, GroupDataset) else collate
+        return DataLoader(dataset, collate_fn=stack, num_workers=workers, persistent_workers=workers > 0, **kwargs)

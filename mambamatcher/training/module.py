@@ -11,14 +11,14 @@ from torch import Tensor
 
 from mambamatcher.data.dataset import PairBatch
 from mambamatcher.errors import MambaMatcherError
-from mambamatcher.geometry import unit_to_pixels
-from mambamatcher.losses import correlation_cross_entropy, keypoint_loss
+from mambamatcher.geometry import smallest_radius, unit_to_pixels
+from mambamatcher.losses import keypoint_loss, score_cross_entropy
 from mambamatcher.metrics import PCK
-from mambamatcher.model import MambaMatcher
+from mambamatcher.model import Features, MambaMatcher
 from mambamatcher.pck import Targets
 from mambamatcher.training.cache import FeatureCache, cached_levels
 from mambamatcher.training.recipe import Recipe
-from mambamatcher.transfer import transfer_points
+from mambamatcher.transfer import blend_rows, soft_sampler, transfer_points
 
 VALIDATION_ALPHA = 0.10
 VALIDATION_PCK = "validation_pck"
@@ -46,7 +46,12 @@ class TrainingModule(LightningModule):
 
     def refine(self, batch: PairBatch) -> Float[Tensor, "batch hs ws ht wt"]:
         """Return the refined map of each pair."""
-        return self.model.refine(self._features(batch.source_image), self._features(batch.target_image))
+        described = self._describe(batch)
+        return self.model.compare(described[batch.source], described[batch.target])
+
+    def _describe(self, batch: PairBatch) -> Features:
+        """Return what is known of each picture alone; one that several pairs share is described once."""
+        return self.model.aggregate(self._features(batch.images))
 
     def _features(self, images: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch level channel h w"]:
         backbone = self.model.backbone
@@ -58,16 +63,22 @@ class TrainingModule(LightningModule):
     def training_step(self, batch: PairBatch, batch_index: int) -> Float[Tensor, ""]:
         """Return the weighted sum of the losses."""
         recipe, transfer = self.recipe, self.recipe.model.transfer
-        refined = self.refine(batch)
+        described = self._describe(batch)
+        grid = described.shape[-2], described.shape[-1]
+        points = batch.source_points.where(batch.present[..., None], 0.0)
         losses: list[Tensor] = []
+        refined = None
         if recipe.keypoint_weight > 0:
-            points = batch.source_points.where(batch.present[..., None], 0.0)
+            refined = self.model.compare(described[batch.source], described[batch.target])
             predicted = transfer_points(refined, points, transfer, transfer.training_radius)
             losses.append(recipe.keypoint_weight * keypoint_loss(predicted, batch.target_points, batch.present))
         if recipe.cross_entropy_weight > 0:
-            entropy = correlation_cross_entropy(
-                refined, batch.source_points, batch.target_points, batch.present, transfer.temperature
-            )
+            weights = soft_sampler(points, grid, smallest_radius(grid))
+            if refined is not None:
+                scores = blend_rows(refined, weights)
+            else:
+                scores = self.model.scores_at(described, batch.source, batch.target, weights)
+            entropy = score_cross_entropy(scores, batch.target_points, batch.present, transfer.temperature)
             losses.append(recipe.cross_entropy_weight * entropy)
         loss = torch.stack(losses).sum()
         if not bool(loss.isfinite()):

@@ -14,14 +14,22 @@ class Recipe:
 
     A step is one update of the weights, from `effective_batch` pairs over all processes; `batch_size` of them are
     computed at a time. After every `round_steps` steps the model is validated and the run saved.
+
+    With `group_images` above 2, other pictures of its category join each pair up to that number, and all ordered
+    pairs among them are learnt from: many more pairs for the same passes through the backbone.
+
+    `start` is the folder of a saved model to begin with. Its configuration may differ in the correlation aggregation:
+    what that model does not have begins as it is made.
     """
 
     model: ModelConfig = field(default_factory=ModelConfig)
+    start: str | None = None
     seed: int = 0
     steps: int = 20_000
     round_steps: int = 200
     effective_batch: int = 80
     batch_size: int = 10
+    group_images: int = 2
     learning_rate: float = 1e-3
     backbone_learning_rate: float = 1e-5  # of the backbone's tuned blocks, if any
     schedule: Literal["constant", "cosine"] = "constant"
@@ -39,6 +47,8 @@ class Recipe:
         for name in ("steps", "round_steps", "effective_batch", "batch_size"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.group_images < 2:
+            raise ConfigError(f"group_images must be at least 2, got {self.group_images}")
         if self.steps % self.round_steps:
             raise ConfigError(f"steps must be a multiple of round_steps {self.round_steps}, got {self.steps}")
         for name in ("learning_rate", "backbone_learning_rate"):

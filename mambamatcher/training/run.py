@@ -24,6 +24,7 @@ from mambamatcher.training.callbacks import BEST, LAST, Pictures, Rounds, Saving
 from mambamatcher.training.data import TrainingData, TrainingPairs
 from mambamatcher.training.module import TrainingError, TrainingModule
 from mambamatcher.training.recipe import Recipe
+from mambamatcher.training.start import begin
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +49,8 @@ def train(recipe: Recipe, pairs: TrainingPairs, folder: Path, hardware: Hardware
     _quieten()
     seed_everything(recipe.seed, workers=True, verbose=False)
     model = MambaMatcher(recipe.model)
+    if checkpoint is None:
+        begin(model, recipe.start, pairs.train)
     cache = None
     if recipe.cache_gigabytes > 0:
         cache = FeatureCache(folder / "features", model.backbone, recipe.cache_gigabytes)

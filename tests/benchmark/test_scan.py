@@ -3,6 +3,8 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from mambamatcher.benchmark.contestants import OURS, REFINEMENT
+from mambamatcher.benchmark.growth import Growth, benchmark_growth
 from mambamatcher.benchmark.measure import circumstances, measure
 from mambamatcher.benchmark.report import as_markdown
 from mambamatcher.benchmark.scan import BOTH, FORWARD, Report, Row
@@ -51,3 +53,16 @@ def test_measure_sees_memory_that_is_freed_before_the_end():
 
     found = measure(touch, runs=2)
     assert found.extra_mib is None or 60 < found.extra_mib < 70
+
+
+def test_growth_is_the_median_of_the_turns_scaled_to_one_small_run():
+    # sixteen small runs took 1.0, 2.0 and 4.0 s, one large run 1.0, 2.2 and 3.0 s: ratios 1, 1.1 and 0.75
+    row = Growth("ours", 3, 6, [1.0, 2.0, 4.0], [1.0, 2.2, 3.0])
+    assert row.times == pytest.approx(16.0)
+    assert "6^4 takes 16.0 times as long as 3^4" in row.as_line()
+
+
+def test_growth_measures_the_scan_and_the_refinement():
+    rows = list(benchmark_growth(3, 4, turns=2))
+    assert [row.contestant for row in rows] == [OURS, REFINEMENT]
+    assert all(len(row.small_seconds) == len(row.large_seconds) == 2 for row in rows)

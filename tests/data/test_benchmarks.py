@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from mambamatcher.data.benchmarks import DATASETS, read_pairs
+from mambamatcher.data.sides import mirror_name
 from mambamatcher.data.voc_keypoints import held_out, photo
 from mambamatcher.errors import ConfigError, InputError
 from tests.data import releases
@@ -177,3 +178,22 @@ def test_unknown_dataset_and_split_say_what_was_meant(tmp_path):
 def test_every_benchmark_says_how_to_get_it_and_what_it_is_measured_by(name):
     assert DATASETS[name].get
     assert DATASETS[name].reference in ("img", "bbox", "bbox-kp")
+
+
+def test_unseen_keypoints_are_never_trained_on_and_left_goes_with_right(tmp_path):
+    folder = releases.write_voc(tmp_path, photos=60)
+    listing = folder / "annotations.json"
+    entries = json.loads(listing.read_text())
+    for entry in entries:
+        entry["kps"] |= {name: [10 + k, 12, 1] for k, name in enumerate(("L_Ear", "R_Ear", "L_Paw", "R_Paw", "Chin"))}
+    listing.write_text(json.dumps(entries))
+    names = {
+        split: {
+            (pair.category, name) for pair in read_pairs("voc-keypoints", split, tmp_path).pairs for name in pair.names
+        }
+        for split in ("trn", "trn-seen", "selection-unseen")
+    }
+    assert names["trn-seen"].isdisjoint(names["selection-unseen"])
+    assert {category for category, _ in names["selection-unseen"]} == {"cat", "dog"}
+    assert {(category, mirror_name(name)) for category, name in names["trn-seen"]} == names["trn-seen"]
+    assert len(names["trn-seen"]) < len(names["trn"])

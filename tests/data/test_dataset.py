@@ -7,7 +7,7 @@ from PIL import Image
 from torch.utils.data import DataLoader
 
 from mambamatcher.data.benchmarks import read_pairs
-from mambamatcher.data.dataset import PairDataset, collate
+from mambamatcher.data.dataset import GroupDataset, PairDataset, collate, collate_groups
 from mambamatcher.data.images import ImageCache, read_image, to_square
 from mambamatcher.data.transforms import Augmentation
 from mambamatcher.geometry import unit_to_pixels
@@ -83,22 +83,52 @@ def test_augmented_samples_depend_on_seed_epoch_and_index_but_not_on_workers(tmp
 
     def images(workers, epoch):
         dataset.set_epoch(epoch)
-        return torch.cat(
-            [b.source_image for b in DataLoader(dataset, batch_size=2, num_workers=workers, collate_fn=collate)]
-        )
+        return torch.cat([b.images for b in DataLoader(dataset, batch_size=2, num_workers=workers, collate_fn=collate)])
 
     alone = images(0, epoch=1)
     torch.testing.assert_close(images(2, epoch=1), alone, rtol=0, atol=0)
     assert not torch.equal(images(0, epoch=2), alone)
 
 
+def test_a_group_is_all_ordered_pairs_of_a_listed_pair_and_its_company(tmp_path):
+    releases.write_voc(tmp_path, photos=12)
+    pairs = read_pairs("voc-keypoints", "trn", tmp_path).pairs
+    dataset = GroupDataset(pairs, 16, None, images=4, seed=3)
+    group = dataset[5]
+    first = PairDataset(pairs, 16)[5]
+    torch.testing.assert_close(group[0].source_image, first.source_image)
+    torch.testing.assert_close(group[0].target_points, first.target_points)
+    assert {sample.category for sample in group} == {first.category}
+    batch = collate_groups([group])
+    assert len(batch.images) == 4
+    assert len({(s, t) for s, t in zip(batch.source.tolist(), batch.target.tolist(), strict=True)}) == len(group) > 4
+    assert (batch.source != batch.target).all()
+    for sample, source, target in zip(group, batch.source, batch.target, strict=True):
+        assert torch.equal(batch.images[source], sample.source_image)
+        assert torch.equal(batch.images[target], sample.target_image)
+
+
+def test_groups_depend_on_seed_epoch_and_index_and_every_picture_is_changed_once(tmp_path):
+    releases.write_voc(tmp_path, photos=12)
+    pairs = read_pairs("voc-keypoints", "trn", tmp_path).pairs
+    changes = Augmentation(photometric=0.5, crop=0.5, flip=0.5)
+    dataset = GroupDataset(pairs, 16, changes, images=5, seed=3)
+    again = GroupDataset(pairs, 16, changes, images=5, seed=3)
+    batches = [collate_groups([dataset[index]]) for index in range(6)]
+    assert all(len(batch.images) <= 5 and len(batch.source) >= 1 for batch in batches)
+    torch.testing.assert_close(collate_groups([again[2]]).images, batches[2].images, rtol=0, atol=0)
+    dataset.set_epoch(1)
+    changed = collate_groups([dataset[2]]).images
+    assert changed.shape != batches[2].images.shape or not torch.equal(changed, batches[2].images)
+
+
 def test_workers_that_live_on_see_the_new_epoch(tmp_path):
     releases.write_voc(tmp_path, photos=12)
     dataset = PairDataset(read_pairs("voc-keypoints", "trn", tmp_path).pairs[:4], 16, Augmentation(photometric=1.0))
     loader = DataLoader(dataset, batch_size=4, num_workers=1, persistent_workers=True, collate_fn=collate)
-    first = next(iter(loader)).source_image
+    first = next(iter(loader)).images
     dataset.set_epoch(1)
-    assert not torch.equal(next(iter(loader)).source_image, first)
+    assert not torch.equal(next(iter(loader)).images, first)
 
 
 def test_cache_reads_a_picture_once_and_drops_the_oldest_when_full(pairs, monkeypatch):

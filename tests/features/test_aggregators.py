@@ -37,7 +37,12 @@ def features(seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
 
 def build(config):
     torch.manual_seed(1)
-    return config.build(CHANNELS).double()
+    module = config.build(CHANNELS).double()
+    with torch.no_grad():
+        for parameter in module.parameters():
+            if not parameter.any():  # a residual branch begins as zero, which would hide all it does
+                parameter.normal_(std=0.1)
+    return module
 
 
 def slow_none(module, maps, other):

@@ -11,16 +11,19 @@ from torch.testing import assert_close
 
 from mambamatcher import presets
 from mambamatcher.backbones import EfficientNetLiteConfig, VitConfig
+from mambamatcher.checkpoint import save_pretrained
 from mambamatcher.config import override
 from mambamatcher.errors import ConfigError
 from mambamatcher.geometry import grid_centres
-from mambamatcher.losses import correlation_cross_entropy
+from mambamatcher.losses import score_cross_entropy
 from mambamatcher.metrics import PCK
 from mambamatcher.model import MambaMatcher
 from mambamatcher.training.cache import FeatureCache, cached_levels
 from mambamatcher.training.module import TrainingModule
 from mambamatcher.training.recipe import Recipe
 from mambamatcher.training.sampler import RoundSampler
+from mambamatcher.training.start import begin_with, principal_projections
+from mambamatcher.transfer import soft_sampler
 
 TINY = VitConfig(name="dinov2-tiny", layers=(1, 3), weights="random")
 
@@ -103,33 +106,71 @@ def test_learning_rates_rise_then_follow_half_a_cosine_and_the_backbone_has_its_
 
 
 def test_cross_entropy_equals_a_hand_calculation():
-    # one source position and a point on the second of three target positions
-    refined = torch.tensor([0.2, 0.5, -0.1]).view(1, 1, 1, 1, 3)
+    # a point on the second of three target positions
+    scores = torch.tensor([0.2, 0.5, -0.1]).view(1, 1, 1, 3)
     target = grid_centres((1, 3))[1].view(1, 1, 2)
-    loss = correlation_cross_entropy(refined, torch.zeros(1, 1, 2), target, torch.tensor([[True]]), temperature=2.0)
+    loss = score_cross_entropy(scores, target, torch.tensor([[True]]), temperature=2.0)
     # radius: 1.05 half diagonals of a 1x3 grid, so the neighbours two thirds away share in the truth
     radius = 1.05 * math.hypot(1, 1 / 3)
     near = np.maximum(0, radius - np.array([2 / 3, 0, 2 / 3]))
     truth = near / near.sum()
-    scores = 2.0 * np.array([0.2, 0.5, -0.1])
-    assert loss.item() == pytest.approx(-(truth * (scores - np.log(np.exp(scores).sum()))).sum(), rel=1e-5)
+    logits = 2.0 * np.array([0.2, 0.5, -0.1])
+    assert loss.item() == pytest.approx(-(truth * (logits - np.log(np.exp(logits).sum()))).sum(), rel=1e-5)
 
 
 def test_cross_entropy_ignores_absent_keypoints_and_pulls_scores_to_the_truth():
-    refined = torch.zeros(1, 3, 3, 4, 4, requires_grad=True)
-    source, target = grid_centres((3, 3))[4].view(1, 1, 2), grid_centres((4, 4))[6].view(1, 1, 2)
-    absent = torch.full((1, 1, 2), torch.nan)
-    loss = correlation_cross_entropy(
-        refined,
-        torch.cat([source, absent], 1),
-        torch.cat([target, absent], 1),
-        torch.tensor([[True, False]]),
-        temperature=1.0,
-    )
+    scores = torch.zeros(1, 2, 4, 4, requires_grad=True)
+    target, absent = grid_centres((4, 4))[6].view(1, 1, 2), torch.full((1, 1, 2), torch.nan)
+    loss = score_cross_entropy(scores, torch.cat([target, absent], 1), torch.tensor([[True, False]]), temperature=1.0)
     loss.backward()
-    assert refined.grad is not None
-    assert refined.grad.isfinite().all()
-    assert refined.grad[0, 1, 1].flatten().argmin() == 6
+    assert scores.grad is not None
+    assert scores.grad[0, 0].flatten().argmin() == 6
+    assert (scores.grad[0, 1] == 0).all()
+
+
+@pytest.mark.parametrize("kind", ["linear", "mean", "similarity_scan"])
+def test_scores_at_points_are_those_of_the_whole_refined_map(kind):
+    model = MambaMatcher(override(presets.tiny(), [f"correlation.kind={kind}"]))
+    with torch.no_grad():
+        for parameter in model.correlation.parameters():
+            parameter.normal_()
+    described = model.describe(torch.rand(3, 3, 84, 84))
+    source, target = torch.tensor([0, 2, 2]), torch.tensor([1, 1, 0])
+    weights = soft_sampler(torch.rand(3, 5, 2) * 2 - 1, (6, 6), 0.3)
+    whole = model.compare(described[source], described[target])
+    expected = torch.einsum("bkp,bpij->bkij", weights, whole.flatten(1, 2))
+    assert_close(model.scores_at(described, source, target, weights), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_projections_begin_as_principal_components():
+    backbone = EfficientNetLiteConfig(layers=(9, 15), weights="random", width=8).build().eval()
+    images = list(torch.rand(6, 3, 64, 64))
+    principal_projections(backbone, images)
+    raw = torch.cat([backbone.raw_levels(image[None])[1][0].flatten(1).T for image in images]).numpy()
+    projected = torch.cat(
+        [backbone.projections[1](backbone.raw_levels(image[None])[1])[0].flatten(1).T for image in images]
+    )
+    variances = np.linalg.svd(raw - raw.mean(0), compute_uv=False)[:8] ** 2
+    assert_close(projected.mean(0), torch.zeros(8), atol=1e-4, rtol=0)
+    assert_close(projected.detach().square().sum(0), torch.from_numpy(variances).float(), rtol=1e-3, atol=1e-4)
+
+
+def test_a_scan_put_into_a_trained_linear_model_changes_nothing_at_first(tmp_path):
+    linear = MambaMatcher(override(presets.tiny(), ["correlation.kind=linear"])).eval()
+    with torch.no_grad():
+        linear.correlation.project.weight.normal_()
+    save_pretrained(linear, tmp_path)
+    scanning = MambaMatcher(override(presets.tiny(), ["correlation.identity_start=true"])).eval()
+    begin_with(scanning, tmp_path)
+    images = torch.rand(2, 3, 84, 84)
+    points = torch.rand(1, 4, 2)
+    assert_close(scanning(images[:1], images[1:], points), linear(images[:1], images[1:], points), rtol=1e-4, atol=1e-5)
+
+
+def test_a_model_of_another_backbone_is_no_beginning(tmp_path):
+    save_pretrained(MambaMatcher(override(presets.tiny(), ["features.hidden_ratio=2"])), tmp_path)
+    with pytest.raises(ConfigError, match="cannot begin with"):
+        begin_with(MambaMatcher(presets.tiny()), tmp_path)
 
 
 @pytest.mark.parametrize("config", [TINY, EfficientNetLiteConfig(layers=(9, 15), weights="random", width=8)])
@@ -206,4 +247,15 @@ def test_several_writers_of_one_folder_do_not_disturb_each_other(tmp_path):
     [t.start() for t in threads]
     [t.join() for t in threads]
     assert not problems
-    assert not list(tmp_path.glob("*.part"))
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_features_that_cannot_be_kept_are_computed_each_time(tmp_path):
+    backbone = TINY.build().eval()
+    images = torch.rand(2, 3, 56, 56)
+    cache = FeatureCache(tmp_path / "features", backbone, gigabytes=1.0)
+    (tmp_path / "features").rmdir()
+    for _ in range(2):
+        for found, wanted in zip(cached_levels(backbone, images, cache), backbone.raw_levels(images), strict=True):
+            assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+    assert not list(tmp_path.iterdir())

@@ -64,7 +64,6 @@ def _with_kernels(operator: Callable, inputs: ScanInputs, softplus: bool, zoh: b
     return y, state * B if B.ndim == 2 else state
 
 
-@torch.compiler.assume_constant_result
 def choose(name: str, device: str, dtype: str, discretization: str) -> str:
     """Return the backend to use, or say why the one asked for cannot be."""
     if name == "auto":
@@ -74,6 +73,10 @@ def choose(name: str, device: str, dtype: str, discretization: str) -> str:
     if obstacle := _obstacle(name, device, dtype, discretization):
         raise BackendError(f"scan backend {name!r} {obstacle}")
     return name
+
+
+# What `torch.compiler.assume_constant_result` does, without the second and a half in which it imports the compiler.
+choose._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 @cache

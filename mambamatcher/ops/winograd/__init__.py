@@ -16,10 +16,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mambamatcher.ops.native.lanes import LANES
 from mambamatcher.ops.native.memory import empty_as
 from mambamatcher.ops.native.threads import run
-from mambamatcher.ops.winograd.kernels import leave_tiles, pass_tiles, read_tiles
 
 KERNEL = 3
 # Where the polynomials behind the algorithm are evaluated, besides infinity: small powers of two lose least precision.
@@ -80,6 +78,8 @@ def working_bytes(count: int, channels: int, grid: tuple[int, int]) -> int:
 
 def fits(widen: Float[Tensor, "hidden channel kh kw"]) -> bool:
     """Say whether the kernels can take such weights: 3×3, and channels in whole vectors."""
+    from mambamatcher.ops.native.lanes import LANES  # Numba, as below
+
     hidden, channels, *size = widen.shape
     return size == [KERNEL, KERNEL] and hidden % LANES == 0 and channels % LANES == 0
 
@@ -134,6 +134,9 @@ def _convolve_part(
     activate: bool,
     result: Float[Tensor, "map h w channel"],
 ) -> None:
+    # Numba: 0.3 s that a model without these convolutions need not wait for
+    from mambamatcher.ops.winograd.kernels import leave_tiles, pass_tiles, read_tiles
+
     count, channels, height, width = maps.shape
     grid = np.array([height, width])
     forward, _, back = matrices(tile)

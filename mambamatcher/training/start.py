@@ -1,0 +1,67 @@
+"""What a run begins with: principal components as projections, or the weights of a saved model."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from mambamatcher.backbones import Backbone
+from mambamatcher.backbones.weights import load_exactly
+from mambamatcher.checkpoint import load_pretrained
+from mambamatcher.data.dataset import PairDataset
+from mambamatcher.data.records import Pair
+from mambamatcher.errors import ConfigError, WeightsError
+from mambamatcher.model import MambaMatcher
+
+PAIRS = 64  # whose pictures the principal components are of
+
+
+def begin(model: MambaMatcher, folder: str | None, pairs: Sequence[Pair]) -> None:
+    """Give a new model its first weights."""
+    if folder is not None:
+        begin_with(model, Path(folder))
+    elif model.backbone.projections:
+        dataset = PairDataset(pairs[:PAIRS], model.config.side)
+        principal_projections(model.backbone, [dataset[index].source_image for index in range(len(dataset))])
+
+
+def begin_with(model: MambaMatcher, folder: Path) -> None:
+    """Take over a saved model; a correlation aggregation that it does not have keeps the weights it was made with."""
+    state = load_pretrained(folder).state_dict()
+    own = model.state_dict()
+    new = {key: value for key, value in own.items() if key.startswith("correlation.") and not _same(state, key, value)}
+    known = {key: value for key, value in state.items() if not key.startswith("correlation.") or key in own}
+    try:
+        load_exactly(model, known | new, str(folder))
+    except WeightsError as error:
+        raise ConfigError(f"cannot begin with {folder}: {error}") from error
+
+
+def principal_projections(backbone: Backbone, images: Sequence[Float[Tensor, "3 side side"]]) -> None:
+    """Make each level's projection keep as much of these pictures' features as its width can."""
+    levels: list[list[Tensor]] = [[] for _ in backbone.projections]
+    with torch.no_grad():
+        for image in images:
+            for seen, level in zip(levels, backbone.raw_levels(image[None]), strict=True):
+                seen.append(level[0].flatten(1).T)
+    for projection, seen in zip(backbone.projections, levels, strict=True):
+        assert isinstance(projection, nn.Conv2d)
+        _project_onto_components(projection, torch.cat(seen).double())
+
+
+def _project_onto_components(projection: nn.Conv2d, features: Float[Tensor, "position channel"]) -> None:
+    mean = features.mean(dim=0)
+    _, vectors = torch.linalg.eigh((features - mean).T @ (features - mean))
+    kept = vectors.flip(1).T[: projection.out_channels]  # eigenvalues come in ascending order
+    with torch.no_grad():
+        projection.weight.zero_()
+        projection.weight[: len(kept), :, 0, 0] = kept.float()
+        assert projection.bias is not None
+        projection.bias.zero_()
+        projection.bias[: len(kept)] = -(kept @ mean).float()
+
+
+def _same(state: dict[str, Tensor], key: str, value: Tensor) -> bool:
+    return key in state and state[key].shape == value.shape
