@@ -39,7 +39,7 @@ def test_match_prints_json_and_writes_a_picture(run, pair, tmp_path):
     assert code == 0
     matches = json.loads(out)["matches"]
     assert [m["source"] for m in matches] == [[10, 20], [30.5, 4]]
-    assert Image.open(tmp_path / "m.png").size[1] == 480
+    assert Image.open(tmp_path / "m.png").size[1] == 508
 
 
 def test_match_reads_points_from_a_file_and_prints_a_table(run, pair, tmp_path):
@@ -55,7 +55,7 @@ def test_match_reads_points_from_a_file_and_prints_a_table(run, pair, tmp_path):
     [
         (["--points", "10"], "a point is written x,y"),
         (["--points", "10,999"], "outside the source image"),
-        ([], "no points"),
+        (["--points", "1,1", "--heatmap", "taken.png"], "exists already"),
         (["--points", "1,1", "--model", "nearst"], "Did you mean 'nearest'"),
         (["--points-file", "gone.json"], "cannot read points"),
         (["--points-file", "bad.json"], "must be JSON"),
@@ -64,7 +64,7 @@ def test_match_reads_points_from_a_file_and_prints_a_table(run, pair, tmp_path):
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(run, pair, arguments, says, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "bad.json").write_text('{"points": 3}')
+    (tmp_path / "bad.json").write_text('{"dots": 3}')
     (tmp_path / "taken.png").write_bytes(b"mine")
     code, out, err = run("match", *pair, *arguments)
     assert code == 2
@@ -107,7 +107,7 @@ def test_info_refuses_what_it_does_not_know(run, arguments):
 
 
 def test_every_verb_has_help_with_an_example(run):
-    for verb in ("match", "info"):
+    for verb in ("match", "propagate", "warp", "swap", "calibrate", "info"):
         code, out, _ = run(verb, "--help")
         assert code == 0
         assert "Example: mambamatcher" in " ".join(out.split())

@@ -7,15 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
 
 from mambamatcher import MambaMatcher, Matcher, presets
 from mambamatcher.checkpoint import load_pretrained, save_pretrained
+from mambamatcher.confidence import Calibration, save_calibration
 from mambamatcher.config import override
 from mambamatcher.errors import ConfigError, InputError, MambaMatcherError, WeightsError
 from mambamatcher.geometry import pixels_to_unit, unit_to_pixels
 from mambamatcher.images import to_tensor
 from mambamatcher.matcher import UntrainedWarning
+from mambamatcher.viz.matches import confidence_colour
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +28,7 @@ def matcher():
 
 @pytest.fixture(scope="module")
 def nearest():
-    return Matcher.from_pretrained()
+    return Matcher.from_preset("nearest")
 
 
 def picture(width: int = 90, height: int = 60, seed: int = 0) -> Image.Image:
@@ -55,6 +57,97 @@ def test_a_picture_matched_with_itself_enlarged_finds_every_point(nearest):
     found = nearest.match(source, source.resize((800, 900)), points).points
     error = np.abs(found / [2, 3] - points)
     assert np.median(error / [400 / 30, 300 / 30]) <= 0.5  # within half a cell of the 30x30 grid
+
+
+def test_a_flip_test_finds_an_object_that_faces_the_other_way(nearest):
+    source = picture(400, 300)
+    points = np.random.default_rng(1).uniform([20, 20], [380, 280], (30, 2))
+    result = nearest.match(source, ImageOps.mirror(source), points, flip_test=True)
+    assert result.mirrored
+    error = np.abs(result.points - ([400, 0] + points * [-1, 1]))
+    assert np.median(error / [400 / 30, 300 / 30]) <= 0.5
+    np.testing.assert_array_equal(result.source_points, points)
+    assert result.evidence[:, 2].mean() > 0.8
+    plain = nearest.match(source, source.resize((500, 300)), points, flip_test=True)
+    assert not plain.mirrored
+    np.testing.assert_array_equal(plain.points, nearest.match(source, source.resize((500, 300)), points).points)
+
+
+def test_the_first_of_several_places_is_the_match_itself(matcher):
+    result = matcher.match(picture(), picture(300, 200, seed=1), POINTS, top_k=3)
+    alone = matcher.match(picture(), picture(300, 200, seed=1), POINTS)
+    assert alone.modes is None
+    np.testing.assert_array_equal(result.points, alone.points)
+    np.testing.assert_array_equal(result.modes.points[:, 0], alone.points)
+    np.testing.assert_allclose(result.modes.confidence[:, 0], alone.confidence)
+    assert result.modes.points.shape == (4, 3, 2)
+    assert result.modes.present[:, 0].all()
+    assert ((result.modes.points >= 0) & (result.modes.points <= [300, 200])).all()
+    found = result.to_dict()["matches"]
+    assert [len(match["modes"]) for match in found] == result.modes.present.sum(axis=1).tolist()
+    with pytest.raises(InputError, match="top_k"):
+        matcher.match(picture(), picture(), POINTS, top_k=0)
+
+
+def test_two_copies_of_one_object_are_two_places(nearest):
+    source = picture(300, 300, seed=3)
+    target = Image.new("RGB", (600, 300), "grey")
+    target.paste(source.resize((260, 260)), (20, 20))
+    target.paste(source.resize((260, 260)), (320, 20))
+    places = nearest.match(source, target, [(150.0, 100.0)], top_k=2).modes.points[0]
+    expected = np.array([[20 + 130, 20 + 87], [320 + 130, 20 + 87]])
+    for place in expected:
+        assert np.linalg.norm(places - place, axis=1).min() < 40  # two cells of 20 pixels
+
+
+def test_confidence_is_the_calibrations_and_matched_what_reaches_its_threshold(matcher, tmp_path):
+    calibration = Calibration(bias=0.5, peak=-0.1, entropy=0.2, agreement=1.5, threshold=0.6)
+    save_pretrained(matcher.model, tmp_path)
+    save_calibration(calibration, tmp_path)
+    result = Matcher.from_pretrained(tmp_path).match(picture(), picture(seed=1), POINTS)
+    expected = 1 / (1 + np.exp(-(0.5 + result.evidence @ [-0.1, 0.2, 1.5])))
+    np.testing.assert_allclose(result.confidence, expected)
+    np.testing.assert_array_equal(result.matched, expected >= 0.6)
+    assert [match["matched"] for match in result.to_dict()["matches"]] == result.matched.tolist()
+    given = Matcher.from_pretrained(tmp_path, calibration=Calibration(bias=-99.0))
+    assert not given.match(picture(), picture(seed=1), POINTS).matched.any()
+
+
+def test_evidence_is_read_from_one_comparison(counted):
+    matcher, described = counted
+    compared = []
+    matcher.model.correlation.register_forward_hook(lambda *arguments: compared.append(arguments))
+    matcher.match(picture(), picture(seed=1), POINTS, top_k=4)
+    assert (len(described), len(compared)) == (2, 1)
+
+
+def test_suggested_points_lie_on_the_object(nearest):
+    scene = Image.new("RGB", (400, 300), (90, 140, 80))
+    scene.paste(picture(160, 140, seed=2), (180, 80))
+    points = nearest.suggest_points(scene, 9)
+    assert len(points) == 9
+    inside = ((points > [180 - 20, 80 - 20]) & (points < [340 + 20, 220 + 20])).all(axis=1)  # features see around
+    assert inside.mean() > 0.8
+    np.testing.assert_array_equal(points, nearest.suggest_points(scene, 9))
+
+
+def test_unmatched_points_are_drawn_hollow_and_without_a_line(matcher):
+    drawn = {}
+    for bias in (99.0, -99.0):
+        sure = Matcher(matcher.model, calibration=Calibration(bias=bias))
+        drawn[bias] = np.asarray(sure.match(picture(), picture(seed=1), [(45.0, 30.0)]).draw()).astype(int)
+    green, orange = confidence_colour(1.0), confidence_colour(0.0)
+    between = slice(720 + 2, 720 + 10)  # the gap between the two pictures, crossed by lines only
+    assert (np.abs(drawn[99.0][:480, between] - green).max(axis=-1) < 40).any()
+    assert (drawn[-99.0][:480, between] > 250).all()  # reducing the drawing rings a little
+    assert not (np.abs(drawn[-99.0][:480] - orange).max(axis=-1) < 3).any()
+
+
+def test_a_picture_that_was_read_can_be_given_in_its_place(matcher):
+    source, target = matcher.read(picture()), matcher.read(picture(seed=1))
+    assert matcher.read(source) is source
+    expected = matcher.match(picture(), picture(seed=1), POINTS).points
+    np.testing.assert_array_equal(matcher.match(source, target, POINTS).points, expected)
 
 
 def test_paths_pictures_and_exif_rotated_files_give_the_same_match(matcher, tmp_path):
@@ -97,7 +190,7 @@ def test_results_are_saved_whole_and_nothing_is_overwritten_unasked(matcher, tmp
     result = matcher.match(picture(), picture(seed=1), POINTS)
     result.save(tmp_path / "m.png")
     result.to_json(tmp_path / "m.json")
-    assert Image.open(tmp_path / "m.png").height == 480
+    assert Image.open(tmp_path / "m.png").height == 508
     written = json.loads((tmp_path / "m.json").read_text())
     assert written["matches"][1]["source"] == [45.5, 30.0]
     np.testing.assert_allclose([m["target"] for m in written["matches"]], result.points)

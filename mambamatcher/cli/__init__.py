@@ -1,13 +1,27 @@
 """The command line. Each verb has a file of its own; errors a user can mend become one sentence and exit code 2."""
 
 import sys
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
-from mambamatcher.cli import benchmark, compare, data, evaluate, export, info, match, train
+from mambamatcher.cli import (
+    benchmark,
+    calibrate,
+    compare,
+    data,
+    evaluate,
+    export,
+    info,
+    match,
+    propagate,
+    serve,
+    swap,
+    train,
+    warp,
+)
 from mambamatcher.errors import MambaMatcherError
+from mambamatcher.version import __version__
 
 app = typer.Typer(
     name="mambamatcher",
@@ -17,6 +31,10 @@ app = typer.Typer(
     add_completion=False,
 )
 app.command("match")(match.match)
+app.command("propagate")(propagate.propagate)
+app.command("warp")(warp.warp)
+app.command("swap")(swap.swap)
+app.command("calibrate")(calibrate.calibrate)
 app.command("evaluate")(evaluate.evaluate)
 app.command("compare")(compare.compare)
 app.add_typer(data.app, name="data")
@@ -24,11 +42,12 @@ app.add_typer(benchmark.app, name="benchmark")
 app.command("export")(export.export)
 app.command("info")(info.info)
 app.command("train")(train.train)
+app.command("serve")(serve.serve)
 
 
 def _show_version(wanted: bool | None) -> None:
     if wanted:
-        typer.echo(f"mambamatcher {version('mambamatcher')}")
+        typer.echo(f"mambamatcher {__version__}")
         raise typer.Exit
 
 

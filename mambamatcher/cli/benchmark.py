@@ -57,6 +57,30 @@ def scan(
 
 
 @app.command()
+def growth(
+    small: Annotated[int, typer.Option(min=2, help="Side of the small feature grid.")] = 30,
+    large: Annotated[int, typer.Option(min=2, help="Side of the large feature grid.")] = 60,
+    turns: Annotated[int, typer.Option(min=1, help="How often each is measured; the median counts.")] = 5,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of lines.")] = False,
+) -> None:
+    """Measure whether the scan and the fused refinement take time in proportion to their tokens.
+
+    Example: mambamatcher benchmark growth --small 20 --large 40
+    """
+    from mambamatcher.benchmark.growth import benchmark_growth, report
+
+    if large <= small:
+        raise ConfigError(f"--large must be larger than --small {small}, got {large}")
+    rows = []
+    for row in benchmark_growth(small, large, turns):
+        rows.append(row)
+        if not as_json:
+            typer.echo(row.as_line())
+    if as_json:
+        typer.echo(json.dumps(report(rows), indent=2))
+
+
+@app.command()
 def pair(
     preset: Annotated[str, typer.Option(help="Which model; its backbone gets random weights.")] = "paper",
     sides: Annotated[str, typer.Option(help="Sides of the images, separated by commas.")] = "238,420,560,700,840",

@@ -9,43 +9,96 @@ import typer
 from mambamatcher.errors import InputError
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from mambamatcher.matcher import Matcher, MatchResult
+    from mambamatcher.points import PointSet
 
 
 def match(
     source: Annotated[Path, typer.Argument(help="The picture the points are on.")],
     target: Annotated[Path, typer.Argument(help="The picture to find them in.")],
     points: Annotated[list[str] | None, typer.Option(help="A point x,y in pixels; repeat for more.")] = None,
-    points_file: Annotated[Path | None, typer.Option(help='JSON: [[x, y], ...] or {"points": [[x, y], ...]}.')] = None,
+    points_file: Annotated[
+        Path | None, typer.Option(help="Points as JSON, CSV or COCO keypoints; hidden and absent ones are left out.")
+    ] = None,
     model: Annotated[str | None, typer.Option(help="A preset's name or a saved model's folder.")] = None,
+    top_k: Annotated[int, typer.Option(min=1, help="Give up to so many separate places for each point.")] = 1,
+    flip_test: Annotated[bool, typer.Option(help="Match the mirrored source too and keep the better one.")] = False,
     out: Annotated[Path | None, typer.Option(help="Write the matches as a picture.")] = None,
+    heatmap: Annotated[Path | None, typer.Option(help="Write where each point may lie as a picture.")] = None,
+    points_out: Annotated[
+        Path | None, typer.Option(help="Write the points found: .json, .csv, or .coco.json for COCO keypoints.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
-    overwrite: Annotated[bool, typer.Option(help="Replace an existing picture.")] = False,
+    overwrite: Annotated[bool, typer.Option(help="Replace existing files.")] = False,
 ) -> None:
-    """Find in TARGET the points given on SOURCE.
+    """Find in TARGET the points given on SOURCE; without any, points spread evenly over SOURCE's foreground.
 
     Example: mambamatcher match cat.jpg other-cat.jpg --points 120,80 --points 64,200 --out matches.png
     """
+    from mambamatcher.files import refuse_existing
     from mambamatcher.images import require_file
+    from mambamatcher.points import check_format, make_points, write_points
+    from mambamatcher.results import check_picture_name
 
     for path in (source, target):  # before a model is loaded
         require_file(path)
-    wanted = [parse_point(text) for text in points or []] + (read_points(points_file) if points_file else [])
-    if not wanted:
-        raise InputError("there are no points; give --points x,y or --points-file FILE")
-    if out is not None:
-        from mambamatcher.files import refuse_existing
-
-        refuse_existing(out, overwrite)
-    result = load_matcher(model).match(source, target, wanted)
+    wanted = gather_points([parse_point(text) for text in points or []], points_file, source)
+    for result_file, check in ((out, check_picture_name), (heatmap, check_picture_name), (points_out, check_format)):
+        if result_file is not None:
+            check(result_file)
+            refuse_existing(result_file, overwrite)
+    matcher = load_matcher(model)
+    wanted = make_points(matcher.suggest_points(source)) if wanted is None else wanted
+    result = matcher.match(source, target, wanted.points, top_k=top_k, flip_test=flip_test)
     if out is not None:
         result.save(out, overwrite)
+    if heatmap is not None:
+        result.save_heatmaps(heatmap, overwrite)
+    if points_out is not None:
+        write_points(points_out, {target.name: found_points(result, wanted.names)}, overwrite)
     if as_json:
-        typer.echo(json.dumps(result.to_dict(), indent=2))
-    else:
-        print_table(result)
-        if out is not None:
-            typer.echo(f"wrote {out}")
+        content = result.to_dict()
+        content["matches"] = [
+            {"name": name, **entry} for name, entry in zip(wanted.names, content["matches"], strict=True)
+        ]
+        typer.echo(json.dumps(content, indent=2))
+        return
+    print_table(result, wanted.names)
+    for result_file in (out, heatmap, points_out):
+        if result_file is not None:
+            typer.echo(f"wrote {result_file}")
+
+
+def gather_points(typed: list[tuple[float, float]], file: Path | None, source: Path) -> "PointSet | None":
+    """Join typed points with those of a file; typed ones are named by their place in the whole list."""
+    import numpy as np
+
+    from mambamatcher.points import make_points, read_points
+
+    if file is None:
+        return make_points(typed) if typed else None
+    read = read_points(file, source).visible()
+    if not typed and not len(read.names):
+        raise InputError(f"{file} has no visible point for {source.name}")
+    names = [*read.names, *(str(len(read.names) + number) for number in range(1, len(typed) + 1))]
+    return make_points(np.concatenate([read.points, np.array(typed).reshape(-1, 2)]), names)
+
+
+def found_points(result: "MatchResult", names: tuple[str, ...]) -> "PointSet":
+    """Return the matches as the target's points; those without a match are absent."""
+    import numpy as np
+
+    from mambamatcher.points import ABSENT, VISIBLE, PointSet
+
+    return PointSet(
+        points=result.points,
+        names=names,
+        visibility=np.where(result.matched, VISIBLE, ABSENT),
+        confidence=result.confidence,
+        size=result.target.size,
+    )
 
 
 def load_matcher(model: str | None) -> "Matcher":
@@ -66,26 +119,25 @@ def parse_point(text: str) -> tuple[float, float]:
     return x, y
 
 
-def read_points(path: Path) -> list[tuple[float, float]]:
-    """Read points from a JSON file."""
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        values = values["points"] if isinstance(values, dict) else values
-        return [(float(x), float(y)) for x, y in values]
-    except OSError as error:
-        raise InputError(f"cannot read points from {path}: {error.strerror}") from error
-    except (UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
-        raise InputError(f'{path} must be JSON like [[x, y], ...] or {{"points": [[x, y], ...]}}: {error}') from error
-
-
-def print_table(result: "MatchResult") -> None:
-    """Print one line per point."""
+def print_table(result: "MatchResult", names: tuple[str, ...]) -> None:
+    """Print one line per point, and one for each further place it may lie."""
     from rich.console import Console
     from rich.table import Table
 
-    table = Table()
-    for column in ("#", "source x, y", "target x, y", "confidence"):
+    table = Table(caption="the mirrored source matched better" if result.mirrored else None)
+    for column in ("point", "source x, y", "target x, y", "confidence", "matched"):
         table.add_column(column, justify="right")
-    for number, (s, t, c) in enumerate(zip(result.source_points, result.points, result.confidence, strict=True), 1):
-        table.add_row(str(number), f"{s[0]:.1f}, {s[1]:.1f}", f"{t[0]:.1f}, {t[1]:.1f}", f"{c:.2f}")
+    for index, name in enumerate(names):
+        matched = "yes" if result.matched[index] else "no"
+        asked, found = written(result.source_points[index]), written(result.points[index])
+        table.add_row(name, asked, found, f"{result.confidence[index]:.2f}", matched)
+        if result.modes is not None:
+            for mode in range(1, int(result.modes.present[index].sum())):
+                place, confidence = result.modes.points[index, mode], result.modes.confidence[index, mode]
+                table.add_row("", "or", written(place), f"{confidence:.2f}", "")
     Console().print(table)
+
+
+def written(point: "np.ndarray") -> str:
+    """Write a point with one decimal."""
+    return f"{point[0]:.1f}, {point[1]:.1f}"

@@ -3,12 +3,15 @@
 import colorsys
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from PIL import Image, ImageDraw, ImageFont
 
 HEIGHT = 480  # of the drawn pictures
 GAP = 12
+LEGEND = 28  # height of the strip that explains the colours
 SMOOTHING = 2  # drawn this many times larger, then reduced: Pillow draws without anti-aliasing
+# doubtful to sure, told apart by the colour-blind as well
+CONFIDENCE_COLOURS = ((0.0, (213, 94, 0)), (0.5, (245, 215, 60)), (1.0, (0, 158, 115)))
 Colour = tuple[int, int, int]
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
@@ -20,17 +23,31 @@ def distinct_colours(count: int) -> list[Colour]:
     return [tuple(round(255 * c) for c in colorsys.hsv_to_rgb(h, 0.85, 1.0)) for h in hues]  # type: ignore[misc]
 
 
+def confidence_colour(confidence: float) -> Colour:
+    """Return orange for 0, yellow for one half and green for 1, and what lies between."""
+    stops = [stop for stop, _ in CONFIDENCE_COLOURS]
+    channels = zip(*(colour for _, colour in CONFIDENCE_COLOURS), strict=True)
+    red, green, blue = (round(float(np.interp(confidence, stops, channel))) for channel in channels)
+    return red, green, blue
+
+
 def draw_matches(
     source: Image.Image,
     target: Image.Image,
     source_points: Float[np.ndarray, "keypoint 2"],
     target_points: Float[np.ndarray, "keypoint 2"],
+    confidence: Float[np.ndarray, " keypoint"] | None = None,
+    matched: Bool[np.ndarray, " keypoint"] | None = None,
 ) -> Image.Image:
-    """Draw numbered points on both pictures, joined by lines of the same colour."""
+    """Draw numbered points on both pictures, joined by lines of the same colour.
+
+    With `confidence` the colours say it, under a legend; points that are not `matched` are hollow and have no line.
+    """
     height = HEIGHT * SMOOTHING
     panels = [image.resize((max(1, round(image.width * height / image.height)), height)) for image in (source, target)]
     offsets = (0, panels[0].width + GAP * SMOOTHING)
-    canvas = Image.new("RGB", (offsets[1] + panels[1].width, height), "white")
+    strip = 0 if confidence is None else LEGEND * SMOOTHING
+    canvas = Image.new("RGB", (offsets[1] + panels[1].width, height + strip), "white")
     ends = []
     for panel, offset, image, points in zip(
         panels, offsets, (source, target), (source_points, target_points), strict=True
@@ -39,12 +56,16 @@ def draw_matches(
         ends.append(points * (height / image.height) + np.array([offset, 0.0]))
     draw = ImageDraw.Draw(canvas)
     font = ImageFont.load_default(size=11 * SMOOTHING)
-    colours = distinct_colours(len(source_points))
-    for start, end, colour in zip(*ends, colours, strict=True):
-        _line(draw, start, end, colour)
+    colours = distinct_colours(len(source_points)) if confidence is None else list(map(confidence_colour, confidence))
+    filled = np.ones(len(source_points), dtype=bool) if matched is None else matched
+    for start, end, colour, solid in zip(*ends, colours, filled, strict=True):
+        if solid:
+            _line(draw, start, end, colour)
     for points in ends:
-        for number, (point, colour) in enumerate(zip(points, colours, strict=True)):
-            _dot(draw, point, colour, str(number + 1), font)
+        for number in np.argsort(filled, kind="stable"):  # the hollow ones below
+            _dot(draw, points[number], colours[number] if filled[number] else None, str(number + 1), font)
+    if confidence is not None:
+        _legend(draw, height, font)
     return canvas.resize((canvas.width // SMOOTHING, canvas.height // SMOOTHING), Image.Resampling.LANCZOS)
 
 
@@ -54,8 +75,31 @@ def _line(draw: ImageDraw.ImageDraw, start: np.ndarray, end: np.ndarray, colour:
     draw.line(ends, fill=colour, width=2 * SMOOTHING)
 
 
-def _dot(draw: ImageDraw.ImageDraw, at: np.ndarray, colour: Colour, label: str, font: Font) -> None:
+def _dot(draw: ImageDraw.ImageDraw, at: np.ndarray, colour: Colour | None, label: str, font: Font) -> None:
+    """Draw a numbered point: a disc of its colour, or a white ring where there is none."""
     x, y = at
     radius = 8 * SMOOTHING
-    draw.ellipse([x - radius, y - radius, x + radius, y + radius], fill=colour, outline="black", width=SMOOTHING)
+    box = [x - radius, y - radius, x + radius, y + radius]
+    if colour is None:
+        draw.ellipse(box, outline="black", width=3 * SMOOTHING)
+        inset = SMOOTHING // 2
+        draw.ellipse([box[0] + inset, box[1] + inset, box[2] - inset, box[3] - inset], outline="white", width=SMOOTHING)
+        beside = (x + radius + 2 * SMOOTHING, y)  # inside the ring it would hide what the ring shows
+        draw.text(beside, label, fill="white", font=font, anchor="lm", stroke_width=SMOOTHING, stroke_fill="black")
+        return
+    draw.ellipse(box, fill=colour, outline="black", width=SMOOTHING)
     draw.text((x, y), label, fill="black", font=font, anchor="mm")
+
+
+def _legend(draw: ImageDraw.ImageDraw, top: int, font: Font) -> None:
+    middle, left, width = top + LEGEND * SMOOTHING // 2, 10 * SMOOTHING, 120 * SMOOTHING
+    draw.text((left, middle), "confidence 0", fill="black", font=font, anchor="lm")
+    left += 72 * SMOOTHING
+    for column in range(width):
+        draw.line(
+            [(left + column, middle - 5 * SMOOTHING), (left + column, middle + 5 * SMOOTHING)],
+            fill=confidence_colour(column / (width - 1)),
+        )
+    draw.text(
+        (left + width + 5 * SMOOTHING, middle), "1    hollow: no match found", fill="black", font=font, anchor="lm"
+    )

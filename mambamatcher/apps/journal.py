@@ -1,0 +1,74 @@
+"""A file of results that any kill leaves whole: a header line, then one JSON line for each item done.
+
+A line is written at once and handed to the operating system before the next item begins; a torn last line is dropped
+when the file is opened again. So a run goes on where it stopped, nothing is lost and nothing is there twice.
+"""
+
+import json
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from mambamatcher.errors import InputError
+
+
+class Journal:
+    """An open file of results to add to; items it already holds are in `done`, by their `key`."""
+
+    def __init__(self, path: str | PathLike[str], header: Mapping[str, Any], key: str, overwrite: bool = False) -> None:
+        path = Path(path)
+        header = json.loads(json.dumps(header))  # as it will be read back
+        self.key = key
+        self.done: dict[str, dict[str, Any]] = {}
+        begun = read_journal(path) if path.is_file() and not overwrite else None
+        if begun is not None and begun[0] is not None:
+            if difference := _difference(begun[0], header):
+                raise InputError(f"{path} was begun by another run ({difference}); use another folder or overwrite it")
+            self.done = {line[key]: line for line in begun[1]}
+            self._file: BinaryIO = path.open("r+b")
+            self._file.truncate(begun[2])
+            self._file.seek(0, 2)
+        else:
+            self._file = path.open("wb")
+            self._write(header)
+
+    def add(self, line: dict[str, Any]) -> None:
+        """Append one item."""
+        self._write(line)
+        self.done[line[self.key]] = line
+
+    def _write(self, line: Mapping[str, Any]) -> None:
+        self._file.write(json.dumps(line).encode() + b"\n")
+        self._file.flush()
+
+    def __enter__(self) -> "Journal":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._file.close()
+
+
+def read_journal(path: Path) -> tuple[dict[str, Any] | None, list[dict[str, Any]], int]:
+    """Return the header (None if not even that was written), the items, and the bytes they take."""
+    content = path.read_bytes()
+    whole = content[: content.rfind(b"\n") + 1]
+    lines = []
+    for number, line in enumerate(whole.splitlines(), start=1):
+        try:
+            lines.append(json.loads(line))
+        except ValueError as error:
+            raise InputError(
+                f"{path}: line {number} is not JSON ({error}); it was not written by this program"
+            ) from error
+    if not lines:
+        if content and not content.startswith(b"{"):
+            raise InputError(f"{path} was not written by this program; use another folder or overwrite it")
+        return None, [], 0
+    return lines[0], lines[1:], len(whole)
+
+
+def _difference(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> str | None:
+    """Name the first entry that differs."""
+    different = [name for name in {**there, **wanted} if there.get(name) != wanted.get(name)]
+    return f"with another {different[0]}" if different else None

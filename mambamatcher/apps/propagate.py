@@ -1,0 +1,235 @@
+"""Carrying points from one or several annotated pictures to a whole folder of others.
+
+`carry_points` does one target and knows of nothing else, so that any engine can call it for many at once; `propagate`
+does a folder, one after the other, and can be stopped and gone on with at any time.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float
+from PIL import Image
+
+from mambamatcher.apps.journal import Journal
+from mambamatcher.apps.review import write_review
+from mambamatcher.config import to_dict
+from mambamatcher.errors import InputError
+from mambamatcher.evaluation.predictors import weights_hash
+from mambamatcher.evaluation.progress import track
+from mambamatcher.matcher import Matcher, Picture, Readable
+from mambamatcher.points import (
+    ABSENT,
+    VISIBLE,
+    Pixels,
+    PointSet,
+    check_points,
+    read_annotations,
+    read_points,
+    write_points,
+)
+
+RESULTS, CSV, COCO, REVIEW = "points.jsonl", "points.csv", "points.coco.json", "review.html"
+AGREEMENT = 0.05  # of the target's longer side: how near to each other the answers of references count as one
+AHEAD = 4  # targets decoded before they are asked for
+
+
+@dataclass(frozen=True)
+class Reference:
+    """An annotated picture, read once, with the points that can be seen in it."""
+
+    picture: Picture
+    points: PointSet
+
+
+@dataclass(frozen=True, kw_only=True)
+class Carried:
+    """Where the references' points lie in one target, in its pixels."""
+
+    names: tuple[str, ...]
+    points: Pixels
+    confidence: Float[np.ndarray, " keypoint"]
+    matched: Bool[np.ndarray, " keypoint"]
+    size: tuple[int, int]
+
+
+def read_references(matcher: Matcher, sources: Sequence[Path], points_file: Path) -> list[Reference]:
+    """Read annotated pictures; a file with the points of several is asked for each by its file name."""
+    if len(sources) > 1 and None in read_annotations(points_file):
+        raise InputError(
+            f"{points_file} does not say which picture its points are on, but {len(sources)} are given; use COCO, "
+            "a CSV with a column 'image', or JSON with 'images'"
+        )
+    references = []
+    for source in sources:
+        picture, points = matcher.read(source), read_points(points_file, source).visible()
+        if not len(points.names):
+            raise InputError(f"{points_file} has no visible point for {source.name}")
+        check_points(points.points, picture.image.size)
+        references.append(Reference(picture, points))
+    return references
+
+
+def carry_points(matcher: Matcher, references: Sequence[Reference], target: Readable) -> Carried:
+    """Match every reference with the target and combine what they say, point by point."""
+    picture = matcher.read(target)
+    names = tuple(dict.fromkeys(name for reference in references for name in reference.points.names))
+    answers: dict[str, list[tuple[Float[np.ndarray, 2], float]]] = {name: [] for name in names}
+    for reference in references:
+        result = matcher.match(reference.picture, picture, reference.points.points)
+        for name, point, confidence in zip(reference.points.names, result.points, result.confidence, strict=True):
+            answers[name].append((point, float(confidence)))
+    combined = [
+        combine_answers(
+            np.stack([point for point, _ in each]), np.array([sure for _, sure in each]), picture.image.size
+        )
+        for each in answers.values()
+    ]
+    confidence = np.array([sure for _, sure in combined])
+    return Carried(
+        names=names,
+        points=np.stack([point for point, _ in combined]),
+        confidence=confidence,
+        matched=confidence >= matcher.calibration.threshold,
+        size=picture.image.size,
+    )
+
+
+def combine_answers(
+    points: Float[np.ndarray, "reference 2"], confidence: Float[np.ndarray, " reference"], size: tuple[int, int]
+) -> tuple[Float[np.ndarray, "2"], float]:
+    """Let the references vote on one point: the place with the most confidence around it wins.
+
+    A mean would lie between two different answers, where nobody put the point; the most confident alone would ignore
+    that others agree on another place. So each answer collects the confidence of those near it, and the winner is
+    refined to their weighted mean. Its confidence is the mean of its own and its supporters', doubt of those that
+    disagree counted in, each weighted by its confidence: a reference that has no idea does not spoil a sure one.
+    """
+    distance = np.linalg.norm(points[:, None] - points[None], axis=-1) / (AGREEMENT * max(size))
+    nearness = np.exp(-0.5 * distance**2)
+    confidence = confidence.clip(1e-9)  # so that nothing is divided by zero
+    winner = int(np.argmax(nearness @ confidence))
+    votes = nearness[winner] * confidence
+    return votes @ points / votes.sum(), float(votes @ confidence / confidence.sum())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """How a run over a folder ended."""
+
+    targets: int
+    unreadable: int
+    unmatched: int  # points
+
+
+def propagate(
+    matcher: Matcher, references: Sequence[Reference], targets: Path, out: Path, overwrite: bool = False
+) -> Summary:
+    """Carry points to every picture of a folder, and write JSON Lines, CSV, COCO and a page to review them by.
+
+    The JSON Lines are added to as targets are done; the same call goes on after a stop. A target that cannot be read
+    has its reason in place of points.
+    """
+    wanted = list_targets(targets)
+    out.mkdir(parents=True, exist_ok=True)
+    if not (out / RESULTS).exists() and not overwrite:
+        for name in (CSV, COCO, REVIEW):
+            if (out / name).exists():
+                raise InputError(f"{out / name} exists already; choose another folder or ask to overwrite it")
+    with Journal(out / RESULTS, _header(matcher, references, targets), "image", overwrite) as journal:
+        left = [name for name in wanted if name not in journal.done]
+        for name, read in track(_decoded(matcher, targets, left), len(left), "targets"):
+            journal.add({"image": name, **_outcome(matcher, references, read)})
+        lines = [journal.done[name] for name in wanted]
+    found = {line["image"]: _point_set(line) for line in lines if "error" not in line}
+    write_points(out / CSV, found, overwrite=True)
+    write_points(out / COCO, found, overwrite=True)
+    write_review(out / REVIEW, targets, lines)
+    return Summary(
+        targets=len(lines),
+        unreadable=len(lines) - len(found),
+        unmatched=sum(int((each.visibility == ABSENT).sum()) for each in found.values()),
+    )
+
+
+def list_targets(folder: Path) -> list[str]:
+    """Return the pictures under a folder by their path within it, in order; other files are passed over."""
+    if not folder.is_dir():
+        raise InputError(f"{folder} is not a folder of pictures")
+    Image.init()
+    endings = {ending for ending, name in Image.registered_extensions().items() if name in Image.OPEN}
+    found = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    names = [
+        each.as_posix()
+        for each in found
+        if each.suffix.lower() in endings and not any(part.startswith(".") for part in each.parts)
+    ]
+    if not names:
+        raise InputError(f"there are no pictures in {folder}")
+    return sorted(names)
+
+
+def _outcome(matcher: Matcher, references: Sequence[Reference], read: Picture | InputError) -> dict[str, Any]:
+    if isinstance(read, InputError):
+        return {"error": str(read)}
+    carried = carry_points(matcher, references, read)
+    return {
+        "size": list(carried.size),
+        "points": [
+            {"name": name, "x": round(x, 3), "y": round(y, 3), "confidence": round(sure, 4), "matched": matched}
+            for name, (x, y), sure, matched in zip(
+                carried.names,
+                carried.points.tolist(),
+                carried.confidence.tolist(),
+                carried.matched.tolist(),
+                strict=True,
+            )
+        ],
+    }
+
+
+def _decoded(matcher: Matcher, folder: Path, names: Sequence[str]) -> Iterator[tuple[str, Picture | InputError]]:
+    """Yield targets ready for the model; the next ones are decoded while it works on this one."""
+
+    def read(name: str) -> tuple[str, Picture | InputError]:
+        try:
+            return name, matcher.read(folder / name)
+        except InputError as error:
+            return name, error
+
+    upcoming = iter(names)
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        queue = deque(pool.submit(read, name) for name in islice(upcoming, AHEAD))
+        while queue:
+            ready = queue.popleft().result()
+            queue.extend(pool.submit(read, name) for name in islice(upcoming, 1))
+            yield ready
+
+
+def _header(matcher: Matcher, references: Sequence[Reference], targets: Path) -> dict[str, Any]:
+    """Say what the results depend on, in the words of the message if a later run differs."""
+    return {
+        "model": {**to_dict(matcher.config), "weights": weights_hash(matcher.model)},
+        "calibration": to_dict(matcher.calibration),
+        "set of references": [
+            {"picture": each.picture.key, "names": each.points.names, "points": each.points.points.tolist()}
+            for each in references
+        ],
+        "folder of targets": str(targets.absolute()),
+    }
+
+
+def _point_set(line: dict[str, Any]) -> PointSet:
+    points = line["points"]
+    return PointSet(
+        points=np.array([(each["x"], each["y"]) for each in points], dtype=np.float64),
+        names=tuple(each["name"] for each in points),
+        visibility=np.array([VISIBLE if each["matched"] else ABSENT for each in points]),
+        confidence=np.array([each["confidence"] for each in points], dtype=np.float64),
+        size=(line["size"][0], line["size"][1]),
+    )
