@@ -17,15 +17,20 @@ from mambamatcher.model import MambaMatcher, ModelConfig
 from mambamatcher.version import __version__
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
+EMBEDDED = Path(__file__).parent / "assets" / "lite"  # the model that comes with the package
 
 
-def save_pretrained(model: MambaMatcher, folder: str | PathLike[str], overwrite: bool = False) -> None:
-    """Write a model, backbone included, so that `load_pretrained` needs nothing else."""
+def save_pretrained(
+    model: MambaMatcher, folder: str | PathLike[str], overwrite: bool = False, half: bool = False
+) -> None:
+    """Write a model, backbone included, so that `load_pretrained` needs nothing else; `half` its size if asked."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for name in (WEIGHTS, CONFIG):
         refuse_existing(folder / name, overwrite)
     state = {key: value.detach().cpu().contiguous() for key, value in model.state_dict().items()}
+    if half:
+        state = {key: value.half() if value.is_floating_point() else value for key, value in state.items()}
     write_atomically(folder / WEIGHTS, lambda path: save_file(state, path), overwrite)
     text = json.dumps({"mambamatcher": __version__, "model": to_dict(model.config)}, indent=2)
     write_atomically(folder / CONFIG, lambda path: _write(path, text), overwrite)
@@ -63,6 +68,14 @@ def load_pretrained(source: str | PathLike[str]) -> MambaMatcher:
         model, {key: value.float() if value.is_floating_point() else value for key, value in state.items()}, str(folder)
     )
     return model.eval()
+
+
+def reconfigured(model: MambaMatcher, config: ModelConfig) -> MambaMatcher:
+    """Give a model's weights another configuration, such as another input side or readout."""
+    changed = MambaMatcher(replace(config, backbone=replace(config.backbone, weights="random")))
+    changed.config = config
+    load_exactly(changed, dict(model.state_dict()), "the model's weights")
+    return changed.eval()
 
 
 def read_config(path: Path) -> ModelConfig:

@@ -23,6 +23,7 @@ def train(
     nodes: Annotated[int, typer.Option(min=1, help="Machines.")] = 1,
     precision: Annotated[str, typer.Option(help="As Lightning names it, for example bf16-mixed.")] = "32-true",
     accelerator: Annotated[str, typer.Option(help="As Lightning names it: auto, cpu or gpu.")] = "auto",
+    profile: Annotated[bool, typer.Option(help="Write where the time goes to the run's folder.")] = False,
 ) -> None:
     """Train a model; the recipe is the paper's unless changed, and a killed run continues with --resume.
 
@@ -44,5 +45,5 @@ def train(
     data = TrainingPairs(
         train=training.pairs, validation=validation.pairs[:validation_pairs], reference=benchmark.reference
     )
-    hardware = Hardware(devices=devices, nodes=nodes, precision=precision, accelerator=accelerator)
+    hardware = Hardware(devices=devices, nodes=nodes, precision=precision, accelerator=accelerator, profile=profile)
     typer.echo(f"trained: {run(recipe, data, out, hardware, resume)}")

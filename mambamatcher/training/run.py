@@ -11,6 +11,7 @@ import torch
 from lightning import Trainer, seed_everything
 from lightning.pytorch.callbacks import EMAWeightAveraging
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from lightning.pytorch.profilers import SimpleProfiler
 from lightning.pytorch.utilities import rank_zero_only
 
 from mambamatcher.checkpoint import save_pretrained
@@ -35,6 +36,7 @@ class Hardware:
     nodes: int = 1
     precision: str = "32-true"
     accelerator: str = "auto"
+    profile: bool = False  # write where the time goes to the run's folder
 
     @property
     def processes(self) -> int:
@@ -80,6 +82,7 @@ def train(recipe: Recipe, pairs: TrainingPairs, folder: Path, hardware: Hardware
         enable_model_summary=False,
         enable_progress_bar=on_terminal(),
         use_distributed_sampler=False,
+        profiler=SimpleProfiler(folder, "profile") if hardware.profile else None,
     )
     trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
     if trainer.is_global_zero:
