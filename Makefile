@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SAMPLE := mambamatcher/assets/sample
 
-.PHONY: demo test bench clean
+.PHONY: demo test test-web bench clean
 
 demo: $(VENV)/installed-demo
 	$(BIN)/mambamatcher match $(SAMPLE)/source.png $(SAMPLE)/target.png --points-file $(SAMPLE)/points.json --out matches.png --overwrite
@@ -14,8 +14,14 @@ test: $(VENV)/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -n 2 -m "not compile"
+	$(BIN)/pytest -n 2 -m "not compile and not web"
 	$(BIN)/pytest -m compile -o addopts=-q
+
+# in a real browser; apt-get brings one where there is none. One process: the fuzzed routes share a test's name, of which
+# pytest-xdist would run only one
+test-web: $(VENV)/installed-dev
+	test -x /usr/bin/chromium || { apt-get update && apt-get install -y chromium; }
+	$(BIN)/pytest -m web -o addopts=-q tests/web
 
 bench: $(VENV)/installed-dev
 	$(BIN)/mambamatcher benchmark pair --sides 238 --repeats 1 --against benchmarks/straightforward.py

@@ -17,7 +17,7 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from mambamatcher.cache import DiskCache, MemoryCache, digest, stamp
-from mambamatcher.checkpoint import load_pretrained
+from mambamatcher.checkpoint import EMBEDDED, load_pretrained
 from mambamatcher.confidence import Calibration, dense_agreement, load_calibration
 from mambamatcher.config import override, to_dict
 from mambamatcher.features.conv import ConvAggregator
@@ -111,12 +111,8 @@ class Matcher:
 
     @classmethod
     def from_pretrained(cls, folder: str | PathLike[str] | None = None, **options: Unpack[Options]) -> "Matcher":
-        """Load a saved model, with its `calibration.json` where there is one; without a folder, the default model.
-
-        Until a trained model is shipped the default is nearest neighbours on EfficientNet-Lite2's levels.
-        """
-        if folder is None:
-            return cls.from_preset("nearest", **options)
+        """Load a saved model, with its `calibration.json` where there is one; without a folder, the embedded one."""
+        folder = EMBEDDED if folder is None else folder
         options.setdefault("calibration", load_calibration(Path(folder).expanduser()))
         return cls(load_pretrained(folder), **options)
 

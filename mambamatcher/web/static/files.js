@@ -1,0 +1,35 @@
+// Files from drops and pickers. Folders are read through; what is not a picture by its type is left out of a folder.
+
+const looksLikePicture = (file) => file.type.startsWith("image/");
+
+export async function droppedFiles(transfer) {
+  const entries = [...transfer.items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
+  if (!entries.some((entry) => entry.isDirectory)) return [...transfer.files];
+  const files = (await Promise.all(entries.map(filesIn))).flat();
+  return files.filter(looksLikePicture).sort((one, other) => one.name.localeCompare(other.name));
+}
+
+export function pickedFiles(input) {
+  const files = [...input.files];
+  input.value = ""; // so that picking the same file again is noticed
+  return input.webkitdirectory ? files.filter(looksLikePicture) : files;
+}
+
+async function filesIn(entry) {
+  if (entry.isFile) return [await new Promise((resolve, reject) => entry.file(resolve, reject))];
+  const reader = entry.createReader();
+  const files = [];
+  for (;;) {
+    const batch = await new Promise((resolve, reject) => reader.readEntries(resolve, reject));
+    if (!batch.length) return files;
+    files.push(...(await Promise.all(batch.map(filesIn))).flat());
+  }
+}
+
+export function save(blob, name) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
