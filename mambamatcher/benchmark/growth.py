@@ -41,13 +41,12 @@ class Growth:
 def benchmark_growth(small: int, large: int, turns: int) -> Iterator[Growth]:
     """Measure the bare scan and the whole refinement.
 
-    The two sizes take turns of about equal length, so whatever else the machine does falls on both alike.
+    The two sizes take turns of about equal length, so whatever else the machine does falls on both alike. Each is run
+    once right before it is timed: memory freed a while ago may have gone back to the host of a virtual machine.
     """
     for contestants in (_scan, _refinement):
         few, many = contestants(small), contestants(large)
         runs = round((large / small) ** 4)
-        few.run()
-        many.run()
         seconds: tuple[list[float], list[float]] = ([], [])
         for _ in range(turns):
             seconds[0].append(_seconds(few.run, runs) * (large / small) ** 4 / runs)
@@ -62,8 +61,9 @@ def report(rows: list[Growth]) -> dict:
 
 
 def _seconds(function: Callable[[], object], runs: int) -> float:
-    start = time.perf_counter()
     with torch.inference_mode():
+        function()
+        start = time.perf_counter()
         for _ in range(runs):
             function()
     return time.perf_counter() - start
