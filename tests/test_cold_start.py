@@ -30,14 +30,14 @@ def test_importing_the_package_imports_nothing_heavy():
     assert not modules_after("import mambamatcher") & {"torch", "numpy", "numba", "PIL", *LIBRARIES}
 
 
-def test_the_default_model_matches_without_numba_and_without_compilers():
-    modules = modules_after(MATCH.format("from_pretrained()"))
+def test_nearest_neighbours_match_without_numba_and_without_compilers():
+    modules = modules_after(MATCH.format("from_preset('nearest')"))
     assert "torch" in modules
     assert not modules & {"numba", *COMPILERS, *LIBRARIES}
 
 
-def test_lite_matches_without_compilers_other_than_numba():
-    modules = modules_after(MATCH.format("from_preset('lite')"))
+def test_the_default_model_matches_without_compilers_other_than_numba():
+    modules = modules_after(MATCH.format("from_pretrained()"))
     assert "numba" in modules
     assert not modules & (COMPILERS | LIBRARIES - {"scipy"})  # Numba itself imports SciPy
 
