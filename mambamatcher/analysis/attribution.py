@@ -53,7 +53,7 @@ def attribute(
         found = IntegratedGradients(score).attribute(
             ours, baselines=torch.zeros_like(ours), n_steps=steps, internal_batch_size=1
         )
-        ends = [float(score(maps)) for maps in (ours, torch.zeros_like(ours))]
+        ends = [score(maps).item() for maps in (ours, torch.zeros_like(ours))]
     return Attribution(found[0].sum(dim=0).detach(), *ends)
 
 

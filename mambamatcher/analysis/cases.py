@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ from mambamatcher.model import MambaMatcher
 from mambamatcher.transfer import blend_rows, soft_sampler, transfer_points
 
 CorrelationMap = Float[Tensor, "1 level hs ws ht wt"]
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -53,10 +55,10 @@ def open_case(matcher: Matcher, pair: Pair) -> Case:
     return Case(pair, source, target, correlation.clone(), units[None], truth)
 
 
-def spread(pairs: Sequence[Pair], count: int) -> list[Pair]:
-    """Take pairs at equal distances from a list, so that nobody chooses them."""
-    places = np.linspace(0, len(pairs) - 1, min(count, len(pairs))).round().astype(int)
-    return [pairs[place] for place in places]
+def spread(items: Sequence[Item], count: int) -> list[Item]:
+    """Take items at equal distances from a list, so that nobody chooses them."""
+    places = np.linspace(0, len(items) - 1, min(count, len(items))).round().astype(int)
+    return [items[place] for place in places.tolist()]
 
 
 @torch.no_grad()

@@ -29,17 +29,17 @@ class Count:
 
     name: str
     paper_total: float  # as printed
-    paper_terms: Mapping[str, float]
-    right_terms: Mapping[str, float]
+    paper_terms: Mapping[str, int]
+    right_terms: Mapping[str, int]
     remark: str = ""
 
     @property
-    def paper_sum(self) -> float:
+    def paper_sum(self) -> int:
         """What the paper's own terms add up to."""
         return sum(self.paper_terms.values())
 
     @property
-    def right(self) -> float:
+    def right(self) -> int:
         """What the scheme takes."""
         return sum(self.right_terms.values())
 
@@ -72,7 +72,7 @@ def mamba(sizes: Sizes) -> Count:
 
 def similarity_scan(sizes: Sizes) -> Count:
     """Add the sorting to the Mamba block, four operations a comparison as the paper assumes."""
-    block, sorting = mamba(sizes), {"sorting": 4 * sizes.tokens * log2(sizes.tokens)}
+    block, sorting = mamba(sizes), {"sorting": round(4 * sizes.tokens * log2(sizes.tokens))}
     return Count(
         name="Mamba + similarity-aware scan",
         paper_total=23.2e9,
@@ -137,5 +137,5 @@ def theory_rows() -> list[Row]:
     return rows
 
 
-def _giga(flops: float) -> str:
+def _giga(flops: int) -> str:
     return f"{flops / 1e9:.1f} GFLOP"

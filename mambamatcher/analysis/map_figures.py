@@ -4,18 +4,18 @@ import numpy as np
 import torch
 
 from mambamatcher.analysis.attribution import ORDERS, area_under, attribute, cumulative_share
-from mambamatcher.analysis.cases import predicted_points, refined_levels, scores_of_point
+from mambamatcher.analysis.cases import predicted_points, refined_levels, scores_of_point, spread
 from mambamatcher.analysis.charts import picture_grid, show_heat
 from mambamatcher.analysis.removal import SHARES, removal_curve, remove_strongest
 from mambamatcher.analysis.results import FigureResult
-from mambamatcher.analysis.subject import ALPHA, SHOWN, Subject, pck, read_out, show_pair, shown_cases
+from mambamatcher.analysis.subject import ALPHA, SHOWN, Subject, pck, read_out, show_pair
 
 
 def heatmaps(subject: Subject) -> FigureResult:
     """Show the last level and the refined map of a keypoint, and count what the refinement puts right."""
     model, cases = subject.matcher.model, subject.cases()
     figure, panels = picture_grid(min(SHOWN, len(cases)), 4)
-    for case, row in zip(shown_cases(cases), panels, strict=True):
+    for case, row in zip(spread(cases, SHOWN), panels, strict=True):
         with torch.no_grad():
             refined = model.correlation(case.correlation)
         both = torch.cat([case.correlation[0, -1:], refined])
@@ -78,7 +78,7 @@ def removal(subject: Subject) -> FigureResult:
     model, cases = subject.matcher.model, subject.cases()
     curve = removal_curve(model, cases, ALPHA)
     figure, panels = picture_grid(min(SHOWN, len(cases)), 3 + len(SHARES))
-    for case, row in zip(shown_cases(cases), panels, strict=True):
+    for case, row in zip(spread(cases, SHOWN), panels, strict=True):
         show_pair(row[:2], case, 0)
         for panel, share in zip(row[2:], SHARES, strict=False):
             with torch.no_grad():

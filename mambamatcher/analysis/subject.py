@@ -58,11 +58,6 @@ def _name(model: str) -> str:
     return path.parent.name if path.name == "model" else path.name
 
 
-def shown_cases(cases: Sequence[Case]) -> list[Case]:
-    """Take the cases a picture has room for, at equal distances."""
-    return [cases[place] for place in np.linspace(0, len(cases) - 1, min(SHOWN, len(cases))).round().astype(int)]
-
-
 def show_pair(panels: np.ndarray, case: Case, keypoint: int) -> None:
     """Show a keypoint in the source and where it truly is in the target."""
     part = slice(keypoint, keypoint + 1)

@@ -13,6 +13,7 @@ from mambamatcher.analysis.results import Row, TableResult
 from mambamatcher.analysis.trained_rows import TrainedRow, base_of
 from mambamatcher.errors import ConfigError
 from mambamatcher.matcher import Matcher
+from mambamatcher.model import MambaMatcher
 from mambamatcher.presets import paper
 from mambamatcher.registry import Registry
 
@@ -35,10 +36,11 @@ class Options:
     def evaluation(self) -> Evaluation:
         """Load the model that evaluated tables are about."""
         name = "embedded model" if self.model is None else Path(self.model).name
-        matcher = Matcher.from_pretrained(self.model)
-        return Evaluation(
-            name=name, matcher=matcher, split=self.split, output=self.runs, root=self.root, limit=self.limit
-        )
+        return self.evaluation_of(name, Matcher.from_pretrained(self.model), self.split)
+
+    def evaluation_of(self, name: str, matcher: Matcher, split: str) -> Evaluation:
+        """Describe the evaluation of a model."""
+        return Evaluation(name=name, matcher=matcher, split=split, output=self.runs, root=self.root, limit=self.limit)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +112,8 @@ def _trained(name: str, source: Quoted, rows: Sequence[TrainedRow], only_base: s
         for where in outcomes[0][0]["evaluations"]:
             shares = [(row.paper, pair_shares(each, where)) for row, each in zip(rows, outcomes, strict=True)]
             if ours is not None:
-                remarks += [difference_line(other, shares[ours], where) for other in shares if other != shares[ours]]
+                others = [*shares[:ours], *shares[ours + 1 :]]
+                remarks += [difference_line(other, shares[ours], where) for other in others]
         return lines, remarks
 
     TABLES.register(name)(PaperTable(quoted=source, needs=wanted, measure=measure))
@@ -122,27 +125,23 @@ def _computed(name: str, source: Quoted, compute: Callable[[], tuple[list[Row], 
 
 def _untrained(name: str, source: Quoted, layers_and_facets: dict[str, tuple[int, str]], reference: str) -> None:
     variants = {row: evaluated.untrained_config(*choice) for row, choice in layers_and_facets.items()}
-    first = next(iter(variants.values()))
+
+    def small(options: Options) -> str:
+        return "test-small" if options.split == "test" else options.split
+
+    def wanted(options: Options) -> list[Need]:
+        first = next(iter(variants.values()))
+        return [needs.data("spair", small(options), options.root), needs.weights(first)]
 
     def measure(options: Options) -> tuple[list[Row], Sequence[str]]:
-        split = "test-small" if options.split == "test" else options.split
-        evaluation = Evaluation(
-            name="dinov2",
-            matcher=Matcher.from_preset("tiny"),
-            split=split,
-            output=options.runs,
-            root=options.root,
-            limit=options.limit,
-        )
-        return evaluated.untrained_rows(evaluation, variants, reference), ()
+        rows = []
+        for row, config in variants.items():
+            matcher = Matcher(MambaMatcher(config))
+            evaluation = options.evaluation_of(f"dinov2-{row.lower()}", matcher, small(options))
+            rows.append(evaluated.untrained_row(row, evaluation, reference))
+        return rows, ()
 
-    TABLES.register(name)(
-        PaperTable(
-            quoted=source,
-            needs=lambda options: [needs.data("spair", "test-small", options.root), needs.weights(first)],
-            measure=measure,
-        )
-    )
+    TABLES.register(name)(PaperTable(quoted=source, needs=wanted, measure=measure))
 
 
 def _cross_dataset_needs(options: Options) -> list[Need]:

@@ -9,7 +9,7 @@ from mambamatcher.presets import PRESETS
 from mambamatcher.registry import unknown
 from mambamatcher.training.recipe import Recipe
 
-SIDE = 224  # a 14x14 grid: a row then takes minutes on one core
+SIDE = 224  # a 14x14 grid, to keep a row within reach of one core
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +73,7 @@ def embedded_base() -> Base:
         training=("voc", "trn"),
         evaluations=(("voc", "selection"), ("spair", "val")),
         embedded=True,
-        block=("model.correlation.mamba.state=8", "model.correlation.mamba.expand=2"),  # as in the preset `lite`
+        block=('model.correlation.mamba={"state": 8, "expand": 2}',),  # as in the preset `lite`
     )
 
 

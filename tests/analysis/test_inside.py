@@ -78,7 +78,8 @@ def test_a_prediction_on_the_other_side_is_found(matcher, pairs):
     predicted = predicted_points(open_case(matcher, pairs[0]), matcher.model)[0]
     name = pairs[0].names[0]
     source = replace(pairs[0].source, keypoints={"L_Eye": pairs[0].source.keypoints[name]})
-    far = (0.0, 0.0) if predicted.sum() > sum(pairs[0].target.size) / 2 else pairs[0].target.size
-    target = replace(pairs[0].target, keypoints={"L_Eye": far, "R_Eye": tuple(predicted)})
+    width, height = map(float, pairs[0].target.size)
+    far = (0.0, 0.0) if predicted.sum() > (width + height) / 2 else (width, height)
+    target = replace(pairs[0].target, keypoints={"L_Eye": far, "R_Eye": (float(predicted[0]), float(predicted[1]))})
     census = find_failures(matcher, [Pair("swapped", source, target, "dog")], 0.1)
     assert (census.keypoints, census.wrong, census.count(SIDE), census.count(INSTANCE)) == (1, 1, 1, 0)

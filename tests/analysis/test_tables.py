@@ -6,7 +6,8 @@ from mambamatcher.analysis import tables
 from mambamatcher.analysis.figures import FIGURES
 from mambamatcher.analysis.results import MEASURED, QUOTED, Cell, Row, write_figure, write_table
 from mambamatcher.analysis.tables import TABLES, Options, reproduce
-from mambamatcher.errors import ConfigError, InputError
+from mambamatcher.backbones import VitConfig
+from mambamatcher.errors import ConfigError, InputError, WeightsError
 from mambamatcher.matcher import Matcher
 
 
@@ -19,12 +20,17 @@ def test_every_quoted_row_has_a_value_for_each_column_and_is_marked(name):
     assert 0 <= source.headline < len(source.columns)
 
 
+def no_weights(_):
+    raise WeightsError("DINOv2's weights are not on this machine")
+
+
 NEEDS_DATA = ("main", "per-point", "categories", "pf-willow", "resolution", "facets", "layers")
 TRAINED = ("features", "correlation", "sort-key", "positional", "significance")
 
 
 @pytest.mark.parametrize("name", [*NEEDS_DATA, *TRAINED])
 def test_a_table_without_its_data_stops_before_computing(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(VitConfig, "build", no_weights)
     monkeypatch.setattr(Matcher, "from_pretrained", lambda *_: pytest.fail("a model was loaded"))
     monkeypatch.setattr(tables, "run_rows", lambda *_: pytest.fail("a row was trained"))
     with pytest.raises(InputError, match=r"needs what is not here: .*Nothing was computed"):
@@ -37,6 +43,12 @@ def test_everything_that_is_missing_is_named_at_once(tmp_path):
         reproduce("main", Options(root=tmp_path))
     assert "pf-pascal test" in str(caught.value)
     assert "SPair-71k.tar.gz" in str(caught.value)
+
+
+def test_a_table_without_its_weights_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(VitConfig, "build", no_weights)
+    with pytest.raises(InputError, match="DINOv2's weights are not"):
+        reproduce("facets", Options(root=tmp_path))
 
 
 def test_cross_dataset_asks_for_a_model_trained_there(tmp_path):
