@@ -7,9 +7,10 @@ from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import torch
 from safetensors.torch import save_file
 
-from mambamatcher.backbones.weights import download, load_exactly, read_state_dict
+from mambamatcher.backbones.weights import check_fit, download, load_exactly, read_state_dict
 from mambamatcher.config import from_dict, to_dict
 from mambamatcher.errors import ConfigError, WeightsError
 from mambamatcher.files import refuse_existing, write_atomically
@@ -61,12 +62,20 @@ def load_pretrained(source: str | PathLike[str]) -> MambaMatcher:
             raise WeightsError(f"{folder} is not a saved model: it has no {name}")
     config = read_config(folder / CONFIG)
     # all weights are in the folder, so the backbone must not look for its own
-    model = MambaMatcher(replace(config, backbone=replace(config.backbone, weights="random")))
+    empty = replace(config, backbone=replace(config.backbone, weights="random"))
+    state = {
+        key: value.float() if value.is_floating_point() else value
+        for key, value in read_state_dict(folder / WEIGHTS).items()
+    }
+    try:
+        with torch.device("meta"):  # sizes that a file only claims take no memory
+            check_fit(MambaMatcher(empty), state, str(folder))
+    except (RuntimeError, OverflowError, TypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(f"{folder / CONFIG} asks for a model that cannot be made: {reason}") from error
+    model = MambaMatcher(empty)
     model.config = config
-    state = read_state_dict(folder / WEIGHTS)
-    load_exactly(
-        model, {key: value.float() if value.is_floating_point() else value for key, value in state.items()}, str(folder)
-    )
+    load_exactly(model, state, str(folder))
     return model.eval()
 
 
@@ -82,7 +91,7 @@ def read_config(path: Path) -> ModelConfig:
     """Read the model's part of a `config.json`."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"cannot read {path}: {error}") from error
     if not isinstance(values, dict) or "model" not in values:
         raise ConfigError(f"{path} has no key 'model'; it was not written by mambamatcher")

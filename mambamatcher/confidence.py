@@ -163,7 +163,7 @@ def load_calibration(folder: Path) -> Calibration:
         return Calibration()
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"cannot read {path}: {error}") from error
     if isinstance(values, dict) and (missing := {each.name for each in fields(Calibration)} - values.keys()):
         raise ConfigError(f"{path} has no key {min(missing)!r}; a calibration is written whole")

@@ -16,6 +16,7 @@ from mambamatcher.registry import Registry, unknown
 Config = TypeVar("Config")
 REGISTRY = "registry"
 KIND = "kind"
+LARGEST = 2**53  # beyond, a number is a mistake or meant to do harm
 
 
 def choice(registry: Registry, **kwargs: Any) -> Any:
@@ -74,7 +75,7 @@ def override(config: Config, assignments: Iterable[str]) -> Config:
 def _parse(text: str) -> Any:
     try:
         return json.loads(text)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         return {"none": None, "true": True, "false": False}.get(text.lower(), text)
 
 
@@ -106,6 +107,8 @@ def _read(declared: Field, hint: Any, value: Any, path: str) -> Any:
         value = {KIND: value}
     if not isinstance(value, Mapping) or KIND not in value:
         raise ConfigError(f"{path} needs a key '{KIND}', one of: {', '.join(declared.metadata[REGISTRY])}")
+    if not isinstance(value[KIND], str):
+        raise ConfigError(f"{path}.{KIND} must be a name, got {value[KIND]!r}")
     rest = {key: each for key, each in value.items() if key != KIND}
     return from_dict(declared.metadata[REGISTRY][value[KIND]], rest, f"{path}.")
 
@@ -128,6 +131,8 @@ def _coerce(hint: Any, value: Any, path: str) -> Any:
         if not isinstance(value, list | tuple):
             raise ConfigError(f"{path} must be a list, got {value!r}")
         return tuple(_coerce(get_args(hint)[0], each, f"{path}[{i}]") for i, each in enumerate(value))
+    if not isinstance(value, bool) and isinstance(value, int | float) and not abs(value) < LARGEST:  # nor NaN
+        raise ConfigError(f"{path} must be a number below {LARGEST:g}, got {value!r}")
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):

@@ -1,9 +1,12 @@
 """Writing files whole or not at all, and never over a user's own."""
 
+import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from io import FileIO
 from pathlib import Path
 from tempfile import NamedTemporaryFile
+from typing import Any
 
 from mambamatcher.errors import InputError
 
@@ -19,16 +22,40 @@ def refuse_existing(path: Path, overwrite: bool) -> None:
 def write_atomically(path: Path, write: Callable[[Path], None], overwrite: bool = False) -> None:
     """Let `write` fill a temporary file beside `path`, then put it in place in one step."""
     refuse_existing(path, overwrite)
-    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix, delete=False) as handle:
-        temporary = Path(handle.name)
     try:
-        write(temporary)
-        temporary.chmod(0o666 & ~_umask())
-        os.replace(temporary, path)
+        with NamedTemporaryFile(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix, delete=False) as handle:
+            temporary = Path(handle.name)
+        try:
+            write(temporary)
+            temporary.chmod(0o666 & ~_umask())
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+
+
+def open_lines(path: Path, keep: int = 0) -> FileIO:
+    """Open a file to append lines to after its first `keep` bytes; nothing is buffered, so nothing waits to be lost."""
+    try:
+        file = FileIO(path, "r+" if keep else "w")
+        file.truncate(keep)
+        file.seek(keep)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}") from error
+    return file
+
+
+def append_line(file: FileIO, content: Mapping[str, Any]) -> None:
+    """Hand one line of JSON to the operating system; a full disk leaves at most a torn last line."""
+    left = memoryview(json.dumps(content).encode() + b"\n")
+    try:
+        while left:
+            left = left[file.write(left) :]
+    except OSError as error:
+        raise InputError(
+            f"cannot write {file.name}: {error.strerror}; what it holds is whole, and the same command goes on there"
+        ) from error
 
 
 def _umask() -> int:

@@ -1,6 +1,10 @@
 """Reading pictures safely and turning them into what a model takes."""
 
+import os
+import struct
 import warnings
+import zlib
+from io import BytesIO
 from os import PathLike
 from pathlib import Path
 
@@ -14,14 +18,34 @@ from mambamatcher.errors import InputError
 
 MAX_PIXELS = 100_000_000  # 10,000 x 10,000; more is refused before anything is decoded
 
-ImageLike = str | PathLike[str] | Image.Image | np.ndarray | Tensor
+_ORIENTATION, _SIDEWAYS = 0x0112, (5, 6, 7, 8)  # EXIF: the entry, and its values that exchange width and height
+_STARTS_PROGRAMS = ("EPS",)  # Ghostscript would run what the file says
+
+# what Pillow raises on broken files; it has no error of its own for them
+DECODING = (
+    OSError,
+    ValueError,
+    SyntaxError,
+    LookupError,
+    EOFError,
+    TypeError,
+    ArithmeticError,
+    RuntimeError,
+    AttributeError,
+    MemoryError,
+    struct.error,
+    zlib.error,
+    Image.DecompressionBombError,
+)
+
+ImageLike = str | PathLike[str] | bytes | Image.Image | np.ndarray | Tensor
 
 
 def load_image(image: ImageLike) -> Image.Image:
     """Return an upright RGB picture; EXIF rotation is applied, so points refer to what a viewer shows.
 
-    Arrays are (height, width) or (height, width, channel), tensors (channel, height, width), with 1, 3 or 4 channels:
-    bytes, or floats from 0 to 1.
+    A string is a path, `bytes` are a file's content. Arrays are (height, width) or (height, width, channel), tensors
+    (channel, height, width), with 1, 3 or 4 channels: bytes, or floats from 0 to 1.
     """
     if isinstance(image, Tensor):
         image = image.detach().cpu()
@@ -31,20 +55,41 @@ def load_image(image: ImageLike) -> Image.Image:
     if isinstance(image, Image.Image):
         _check_size(image, "the image")
         return _upright_rgb(image, "the image")
-    path = Path(image)
+    name, content = ("the picture", BytesIO(image)) if isinstance(image, bytes) else (str(image), Path(image))
+    if isinstance(content, Path):
+        require_file(content)
+    with _opened(content, name) as opened:
+        _check_size(opened, name)
+        return _upright_rgb(opened, name)
+
+
+def read_size(path: Path) -> tuple[int, int]:
+    """Return the `(width, height)` of the upright picture in a file, from its header alone."""
     require_file(path)
+    with _opened(path, str(path)) as opened:
+        try:
+            # Pillow itself turns TIFF
+            turned = opened.format != "TIFF" and opened.getexif().get(_ORIENTATION, 1) in _SIDEWAYS
+        except DECODING as error:
+            raise InputError(f"cannot decode {path}: {error}") from error
+        return (opened.height, opened.width) if turned else opened.size
+
+
+def _opened(content: Path | BytesIO, name: str) -> Image.Image:
+    """Read a picture's header."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # our own limit is stricter
-            opened = Image.open(path)
+            opened = Image.open(content)
     except UnidentifiedImageError as error:
-        empty = path.stat().st_size == 0
-        raise InputError(f"{path} is {'empty' if empty else 'not a picture in a format that can be read'}") from error
-    except (OSError, ValueError, Image.DecompressionBombError) as error:
-        raise InputError(f"cannot read the picture {path}: {error}") from error
-    with opened:
-        _check_size(opened, str(path))
-        return _upright_rgb(opened, str(path))
+        size = content.stat().st_size if isinstance(content, Path) else len(content.getbuffer())
+        raise InputError(f"{name} is {'not a picture in a format that can be read' if size else 'empty'}") from error
+    except DECODING as error:
+        raise InputError(f"cannot read the picture {name}: {error}") from error
+    if opened.format in _STARTS_PROGRAMS:
+        opened.close()
+        raise InputError(f"{name} is {opened.format}, which is not read because that would start a program")
+    return opened
 
 
 def _from_array(array: np.ndarray) -> Image.Image:
@@ -68,7 +113,7 @@ def _from_array(array: np.ndarray) -> Image.Image:
 
 def require_file(path: Path) -> None:
     """Refuse a picture that is not there."""
-    if not path.is_file():
+    if not os.path.isfile(path):  # unlike Path.is_file, also for names that no file can have
         raise InputError(f"there is no image file at {path}")
 
 
@@ -90,7 +135,7 @@ def _upright_rgb(image: Image.Image, name: str) -> Image.Image:
         if upright.has_transparency_data:
             upright = Image.alpha_composite(Image.new("RGBA", upright.size, "white"), upright.convert("RGBA"))
         return upright.convert("RGB")
-    except (OSError, ValueError, SyntaxError, IndexError, EOFError, TypeError, MemoryError) as error:
+    except DECODING as error:
         raise InputError(f"cannot decode {name}: {error}") from error
 
 

@@ -11,6 +11,7 @@ Coordinates are continuous pixels of the upright picture, (0, 0) its upper left 
 import csv
 import io
 import json
+import reprlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,9 @@ from mambamatcher.files import write_atomically
 
 ABSENT, HIDDEN, VISIBLE = 0, 1, 2  # as COCO counts; the place of an absent point means nothing
 COCO_SUFFIX = ".coco.json"
+
+# what content of another shape than expected raises
+_MALFORMED = (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, csv.Error)
 
 Pixels = Float[np.ndarray, "keypoint 2"]
 Size = tuple[int, int]
@@ -70,8 +74,10 @@ def make_points(points: ArrayLike, names: Sequence[str] | None = None, visibilit
     seen = np.full(len(array), VISIBLE) if visibility is None else np.asarray(visibility)
     if seen.dtype == bool:
         seen = np.where(seen, VISIBLE, ABSENT)
-    if not np.isin(seen, (ABSENT, HIDDEN, VISIBLE)).all():
-        raise InputError(f"visibility is 0 (absent), 1 (hidden) or 2 (visible), got {seen.tolist()}")
+    if seen.ndim != 1 or not np.isin(seen, (ABSENT, HIDDEN, VISIBLE)).all():
+        raise InputError(
+            f"visibility is 0 (absent), 1 (hidden) or 2 (visible) for each point, got {reprlib.repr(seen.tolist())}"
+        )
     labels = tuple(map(str, range(1, len(array) + 1))) if names is None else tuple(map(str, names))
     return PointSet(points=array, names=labels, visibility=seen.astype(np.int64))
 
@@ -80,8 +86,8 @@ def as_points(points: ArrayLike) -> Pixels:
     """Return a list of (x, y) as an array, or say what is wrong with it."""
     try:
         array = np.asarray(points, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"points must be a list of (x, y) numbers, got {points!r}") from error
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"points must be a list of (x, y) numbers, got {reprlib.repr(points)}") from error
     if array.size == 0:
         raise InputError("the list of points is empty; give at least one (x, y)")
     if array.ndim != 2 or array.shape[1] != 2:
@@ -131,14 +137,22 @@ def read_annotations(path: str | PathLike[str]) -> dict[str | None, PointSet]:
         raise InputError(f"cannot read points from {path}: it is not text") from error
     try:
         found = _from_csv(text) if path.suffix.lower() == ".csv" else _from_json(text)
+        _check_names(found)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
-    except (json.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+    except _MALFORMED as error:
         form = "CSV with columns x and y" if path.suffix.lower() == ".csv" else 'JSON like {"points": [[x, y], ...]}'
         raise InputError(f"{path} must be {form}, or COCO keypoints: {error!r}") from error
     if not found:
         raise InputError(f"{path} holds no points")
     return found
+
+
+def _check_names(found: Mapping[str | None, PointSet]) -> None:
+    """Refuse names that could not be written again: not text, or half a character."""
+    for image, each in found.items():
+        for name in (image or "", *each.names):
+            name.encode("utf-8", "surrogateescape")
 
 
 def _from_json(text: str) -> dict[str | None, PointSet]:

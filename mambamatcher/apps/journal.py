@@ -8,9 +8,10 @@ import json
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from mambamatcher.errors import InputError
+from mambamatcher.files import append_line, open_lines
 
 
 class Journal:
@@ -26,21 +27,15 @@ class Journal:
             if difference := _difference(begun[0], header):
                 raise InputError(f"{path} was begun by another run ({difference}); use another folder or overwrite it")
             self.done = {line[key]: line for line in begun[1]}
-            self._file: BinaryIO = path.open("r+b")
-            self._file.truncate(begun[2])
-            self._file.seek(0, 2)
+            self._file = open_lines(path, keep=begun[2])
         else:
-            self._file = path.open("wb")
-            self._write(header)
+            self._file = open_lines(path)
+            append_line(self._file, header)
 
     def add(self, line: dict[str, Any]) -> None:
         """Append one item."""
-        self._write(line)
+        append_line(self._file, line)
         self.done[line[self.key]] = line
-
-    def _write(self, line: Mapping[str, Any]) -> None:
-        self._file.write(json.dumps(line).encode() + b"\n")
-        self._file.flush()
 
     def __enter__(self) -> "Journal":
         return self

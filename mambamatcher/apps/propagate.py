@@ -4,11 +4,8 @@
 does a folder, one after the other, and can be stopped and gone on with at any time.
 """
 
-from collections import deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +17,10 @@ from mambamatcher.apps.journal import Journal
 from mambamatcher.apps.review import write_review
 from mambamatcher.config import to_dict
 from mambamatcher.errors import InputError
+from mambamatcher.evaluation.predict import read_ahead
 from mambamatcher.evaluation.predictors import weights_hash
 from mambamatcher.evaluation.progress import track
+from mambamatcher.images import ImageLike
 from mambamatcher.matcher import Matcher, Picture, Readable
 from mambamatcher.points import (
     ABSENT,
@@ -36,7 +35,6 @@ from mambamatcher.points import (
 
 RESULTS, CSV, COCO, REVIEW = "points.jsonl", "points.csv", "points.coco.json", "review.html"
 AGREEMENT = 0.05  # of the target's longer side: how near to each other the answers of references count as one
-AHEAD = 4  # targets decoded before they are asked for
 
 
 @dataclass(frozen=True)
@@ -141,20 +139,46 @@ def propagate(
         for name in (CSV, COCO, REVIEW):
             if (out / name).exists():
                 raise InputError(f"{out / name} exists already; choose another folder or ask to overwrite it")
-    with Journal(out / RESULTS, _header(matcher, references, targets), "image", overwrite) as journal:
-        left = [name for name in wanted if name not in journal.done]
-        for name, read in track(_decoded(matcher, targets, left), len(left), "targets"):
-            journal.add({"image": name, **_outcome(matcher, references, read)})
+    with Journal(out / RESULTS, describe_run(matcher, references, targets), "image", overwrite) as journal:
+        left = [(name, targets.absolute() / name) for name in wanted if name not in journal.done]
+        for line in track(carry_each(matcher, references, left), len(left), "targets"):
+            journal.add(line)
         lines = [journal.done[name] for name in wanted]
+    write_formats(out, targets, lines)
+    return summarise(lines)
+
+
+def carry_each(
+    matcher: Matcher, references: Sequence[Reference], targets: Iterable[tuple[str, ImageLike]]
+) -> Iterator[dict[str, Any]]:
+    """Yield the line of each named target, in order."""
+
+    def read(target: tuple[str, ImageLike]) -> tuple[str, Picture | InputError]:
+        try:
+            return target[0], matcher.read(target[1])
+        except InputError as error:
+            return target[0], error
+
+    for name, picture in read_ahead(read, targets):
+        yield {"image": name, **_outcome(matcher, references, picture)}
+
+
+def write_formats(out: Path, targets: Path, lines: Sequence[dict[str, Any]]) -> None:
+    """Write lines as CSV, COCO and the page to review them by."""
     found = {line["image"]: _point_set(line) for line in lines if "error" not in line}
     write_points(out / CSV, found, overwrite=True)
     write_points(out / COCO, found, overwrite=True)
     write_review(out / REVIEW, targets, lines)
-    return Summary(
-        targets=len(lines),
-        unreadable=len(lines) - len(found),
-        unmatched=sum(int((each.visibility == ABSENT).sum()) for each in found.values()),
-    )
+
+
+def summarise(lines: Iterable[dict[str, Any]]) -> Summary:
+    """Count how the targets ended."""
+    targets = unreadable = unmatched = 0
+    for line in lines:
+        targets += 1
+        unreadable += "error" in line
+        unmatched += sum(not point["matched"] for point in line.get("points", ()))
+    return Summary(targets=targets, unreadable=unreadable, unmatched=unmatched)
 
 
 def list_targets(folder: Path) -> list[str]:
@@ -193,25 +217,7 @@ def _outcome(matcher: Matcher, references: Sequence[Reference], read: Picture | 
     }
 
 
-def _decoded(matcher: Matcher, folder: Path, names: Sequence[str]) -> Iterator[tuple[str, Picture | InputError]]:
-    """Yield targets ready for the model; the next ones are decoded while it works on this one."""
-
-    def read(name: str) -> tuple[str, Picture | InputError]:
-        try:
-            return name, matcher.read(folder / name)
-        except InputError as error:
-            return name, error
-
-    upcoming = iter(names)
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        queue = deque(pool.submit(read, name) for name in islice(upcoming, AHEAD))
-        while queue:
-            ready = queue.popleft().result()
-            queue.extend(pool.submit(read, name) for name in islice(upcoming, 1))
-            yield ready
-
-
-def _header(matcher: Matcher, references: Sequence[Reference], targets: Path) -> dict[str, Any]:
+def describe_run(matcher: Matcher, references: Sequence[Reference], targets: Path) -> dict[str, Any]:
     """Say what the results depend on, in the words of the message if a later run differs."""
     return {
         "model": {**to_dict(matcher.config), "weights": weights_hash(matcher.model)},

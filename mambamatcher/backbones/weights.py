@@ -2,6 +2,7 @@
 
 import pickle
 import re
+import struct
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,23 @@ from torch import Tensor, nn
 
 from mambamatcher.errors import WeightsError
 
+# what safetensors and torch's reader of pickled tensors raise on broken files
+_UNREADABLE = (
+    OSError,
+    SafetensorError,
+    pickle.UnpicklingError,
+    RuntimeError,
+    EOFError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    AssertionError,
+    ArithmeticError,
+    MemoryError,
+    struct.error,
+)
+
 StateDict = dict[str, Tensor]
 
 
@@ -23,7 +41,7 @@ def read_state_dict(path: Path) -> StateDict:
         if path.suffix == ".safetensors":
             return dict(load_file(path))
         state = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
+    except _UNREADABLE as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise WeightsError(f"cannot read weights from {path}: {reason}") from error
     for wrapper in ("model", "teacher", "state_dict"):  # how published checkpoints are commonly wrapped
@@ -45,6 +63,12 @@ def rename(key: str, names: Iterable[tuple[str, str]]) -> str:
 
 def load_exactly(module: nn.Module, state: StateDict, origin: str) -> None:
     """Load weights that must fit key by key and shape by shape."""
+    check_fit(module, state, origin)
+    module.load_state_dict(state)
+
+
+def check_fit(module: nn.Module, state: StateDict, origin: str) -> None:
+    """Refuse weights that do not fit key by key and shape by shape."""
     expected = module.state_dict()
     missing, extra = sorted(expected.keys() - state.keys()), sorted(state.keys() - expected.keys())
     if missing or extra:
@@ -58,7 +82,6 @@ def load_exactly(module: nn.Module, state: StateDict, origin: str) -> None:
                 f"{origin} was made for another model: {key!r} is {tuple(value.shape)}, "
                 f"expected {tuple(expected[key].shape)}"
             )
-    module.load_state_dict(state)
 
 
 def load_transformers(

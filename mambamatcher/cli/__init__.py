@@ -6,15 +6,18 @@ from typing import Annotated
 import typer
 
 from mambamatcher.cli import (
+    analyze,
     benchmark,
     calibrate,
     compare,
     data,
     evaluate,
     export,
+    features,
     info,
     match,
     propagate,
+    reproduce,
     serve,
     swap,
     train,
@@ -37,8 +40,11 @@ app.command("swap")(swap.swap)
 app.command("calibrate")(calibrate.calibrate)
 app.command("evaluate")(evaluate.evaluate)
 app.command("compare")(compare.compare)
+app.command("features")(features.features)
 app.add_typer(data.app, name="data")
 app.add_typer(benchmark.app, name="benchmark")
+app.command("reproduce")(reproduce.reproduce)
+app.command("analyze")(analyze.analyze)
 app.command("export")(export.export)
 app.command("info")(info.info)
 app.command("train")(train.train)

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from mambamatcher.cli.engines import Address, EngineName, Workers
+
 
 def evaluate(
     model: Annotated[
@@ -20,6 +22,9 @@ def evaluate(
     skip_bad: Annotated[
         bool, typer.Option(help="Leave out and list what cannot be read, instead of stopping.")
     ] = False,
+    engine: Annotated[EngineName, typer.Option(help="Where the work is done.")] = EngineName.local,
+    address: Address = None,
+    workers: Workers = None,
     overwrite: Annotated[bool, typer.Option(help="Begin again instead of going on with saved predictions.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
@@ -30,10 +35,15 @@ def evaluate(
     Example: mambamatcher evaluate nearest --dataset spair --split val --root data --out results
     """
     from mambamatcher.cli.match import load_matcher
+    from mambamatcher.evaluation.predict import predict
     from mambamatcher.evaluation.predictors import MatcherPredictor
     from mambamatcher.evaluation.run import Request, rescore
     from mambamatcher.evaluation.run import evaluate as run
     from mambamatcher.pck import ALPHAS
+    from mambamatcher.scale.engine import make_engine
+    from mambamatcher.scale.run import predict_with
+
+    chosen = make_engine(engine, address, workers)
 
     request = Request(
         dataset=dataset,
@@ -48,7 +58,8 @@ def evaluate(
     if model.endswith(".jsonl"):
         report = rescore(Path(model), request)
     else:
-        report = run(MatcherPredictor(model, load_matcher(model)), request)
+        on_engine = predict if engine is EngineName.local else predict_with(chosen)
+        report = run(MatcherPredictor(model, load_matcher(model)), request, on_engine)
     if as_json:
         # the single errors are for `compare`, and in the file
         typer.echo(json.dumps({key: value for key, value in report.items() if key != "errors"}))

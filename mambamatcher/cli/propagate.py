@@ -7,34 +7,52 @@ from typing import Annotated
 
 import typer
 
+from mambamatcher.cli.engines import Address, EngineName, Workers
+
 
 def propagate(
     sources: Annotated[list[Path], typer.Argument(metavar="SOURCE...", help="The annotated pictures, one or several.")],
-    targets: Annotated[Path, typer.Argument(metavar="TARGETS", help="The folder of pictures to find the points in.")],
+    targets: Annotated[
+        Path,
+        typer.Argument(metavar="TARGETS", help="The pictures to find the points in: a folder, a manifest or Parquet."),
+    ],
     points_file: Annotated[Path, typer.Option(help="The sources' points as JSON, CSV or COCO keypoints.")],
     out: Annotated[Path, typer.Option(help="The folder for the results.")],
     model: Annotated[str | None, typer.Option(help="A preset's name or a saved model's folder.")] = None,
+    engine: Annotated[EngineName, typer.Option(help="Where the work is done.")] = EngineName.local,
+    address: Address = None,
+    workers: Workers = None,
     overwrite: Annotated[bool, typer.Option(help="Begin again instead of going on with what is there.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of words.")] = False,
 ) -> None:
     """Carry the points of one or several SOURCEs to every picture of a folder; the same command goes on after a stop.
 
+    TARGETS may also be a text file with one path a line, or Parquet with a column path and, if need be, bytes.
+
     OUT gets points.jsonl, points.csv, points.coco.json and review.html, a page with the most doubtful targets first.
 
     Example: mambamatcher propagate cat1.jpg cat2.jpg photos/ --points-file marked.coco.json --out annotated
     """
-    from mambamatcher.apps.propagate import REVIEW, list_targets, read_references
-    from mambamatcher.apps.propagate import propagate as run
+    from mambamatcher.apps.propagate import REVIEW, read_references
+    from mambamatcher.apps.propagate import propagate as propagate_folder
     from mambamatcher.cli.match import load_matcher
     from mambamatcher.images import require_file
     from mambamatcher.points import read_points
+    from mambamatcher.scale.engine import make_engine
+    from mambamatcher.scale.run import GATHERED
+    from mambamatcher.scale.run import propagate as propagate_parts
+    from mambamatcher.scale.sources import read_source
 
-    for source in sources:  # before a model is loaded
-        require_file(source)
-        read_points(points_file, source)
-    list_targets(targets)
+    for path in sources:  # before a model is loaded
+        require_file(path)
+        read_points(points_file, path)
+    chosen, source = make_engine(engine, address, workers), read_source(targets)
     matcher = load_matcher(model)
-    summary = run(matcher, read_references(matcher, sources, points_file), targets, out, overwrite)
+    references = read_references(matcher, sources, points_file)
+    if engine is EngineName.local and not source.listed:
+        summary = propagate_folder(matcher, references, targets, out, overwrite)
+    else:
+        summary = propagate_parts(chosen, matcher, references, source, out, overwrite)
     if as_json:
         typer.echo(json.dumps(asdict(summary)))
         return
@@ -42,4 +60,5 @@ def propagate(
         f"{summary.targets} targets, {summary.unreadable} of them unreadable; "
         f"{summary.unmatched} points without a match"
     )
-    typer.echo(f"wrote {out}; look through {out / REVIEW}")
+    look = f"look through {out / REVIEW}" if summary.targets <= GATHERED else f"the results are {out / 'parts'}"
+    typer.echo(f"wrote {out}; {look}")

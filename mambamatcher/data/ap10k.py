@@ -79,7 +79,7 @@ def _drawn_pairs(folder: Path, part: str, kind: str, faults: Faults) -> list[Pai
         with faults.collect(), naming(listing):
             file, category = files[annotation["image_id"]], categories[annotation["category_id"]]
             images.append(_image(folder / "data" / file["file_name"], {**file, **annotation}, category["name"]))
-            families[category["name"]] = category["supercategory"]
+            families[category["name"]] = str(category["supercategory"])
     return _draw(images, families, kind)
 
 

@@ -1,5 +1,6 @@
 """Bad items of a benchmark: each is named with its file, and none is dropped without being counted."""
 
+import csv
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,5 +47,5 @@ def naming(path: Path) -> Iterator[None]:
         raise InputError(f"{path}: {error}") from error
     except KeyError as error:
         raise InputError(f"{path}: the field {error} is missing") from error
-    except (TypeError, ValueError, IndexError, AttributeError) as error:
+    except (TypeError, ValueError, IndexError, AttributeError, OverflowError, csv.Error) as error:
         raise InputError(f"{path}: malformed content ({error})") from error

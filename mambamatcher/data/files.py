@@ -3,15 +3,31 @@
 import csv
 import json
 import os
+import struct
+import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
 
 from mambamatcher.data.faults import naming
-from mambamatcher.data.records import Size
 from mambamatcher.errors import InputError
+
+# what scipy raises on broken MATLAB files, beside its own error, which is one of these
+_MATLAB = (
+    OSError,
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    RuntimeError,
+    AttributeError,
+    AssertionError,
+    MemoryError,
+    EOFError,
+    struct.error,
+    zlib.error,
+)
 
 ROOT_VARIABLE = "MAMBAMATCHER_DATA"
 
@@ -35,7 +51,7 @@ def locate(root: Path, *names: str) -> Path:
 def first_existing(*candidates: Path) -> Path:
     """Return the first file that exists; name the one that was expected when none does."""
     for path in candidates:
-        if path.exists():
+        if os.path.exists(path):  # unlike Path.exists, also for names that no file can have
             return path
     raise InputError(f"{candidates[0]} is missing")
 
@@ -48,13 +64,15 @@ def read_text(path: Path) -> str:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not text: {error.reason} at byte {error.start}") from error
+    except ValueError as error:
+        raise InputError(f"{path} cannot be read: {error}") from error
 
 
 def read_json(path: Path) -> Any:
     """Read a JSON file."""
     try:
         return json.loads(read_text(path))
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:  # a number of too many digits is a plain ValueError
         raise InputError(f"{path} is not JSON: {error}") from error
 
 
@@ -71,24 +89,12 @@ def read_csv(path: Path) -> list[dict[str, str]]:
 def read_mat(path: Path, *names: str) -> list[np.ndarray]:
     """Read the named arrays of a MATLAB file as floats."""
     from scipy.io import loadmat
-    from scipy.io.matlab import MatReadError
 
-    if not path.exists():
+    if not os.path.exists(path):
         raise InputError(f"{path} is missing")
     try:
         content = loadmat(path, variable_names=list(names))
-    except (MatReadError, NotImplementedError, TypeError, OSError, ValueError, IndexError) as error:
+    except _MATLAB as error:
         raise InputError(f"{path} is not a MATLAB file: {error}") from error
     with naming(path):
         return [np.asarray(content[name], dtype=np.float64) for name in names]
-
-
-def image_size(path: Path) -> Size:
-    """Read the `(width, height)` of an image from its header."""
-    try:
-        with Image.open(path) as image:
-            return image.size
-    except FileNotFoundError as error:
-        raise InputError(f"{path} is missing") from error
-    except (UnidentifiedImageError, OSError) as error:
-        raise InputError(f"{path} is not a readable image: {error}") from error

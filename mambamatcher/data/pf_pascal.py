@@ -11,9 +11,10 @@ from math import isnan
 from pathlib import Path
 
 from mambamatcher.data.faults import Faults, naming
-from mambamatcher.data.files import first_existing, image_size, locate, read_csv, read_json, read_mat
+from mambamatcher.data.files import first_existing, locate, read_csv, read_json, read_mat
 from mambamatcher.data.records import AnnotatedImage, Pair, Point
 from mambamatcher.errors import InputError
+from mambamatcher.images import read_size
 
 # fmt: off
 CLASSES = (
@@ -70,7 +71,7 @@ def _read_image(folder: Path, names: dict[str, list[str]], category: str, stem: 
     left, top, right, bottom = bbox.ravel().tolist()
     path = folder / "JPEGImages" / f"{stem}.jpg"
     present = _present(keypoints.tolist(), names.get(category, ()))
-    return AnnotatedImage(path, image_size(path), category, present, (left, top, right, bottom))
+    return AnnotatedImage(path, read_size(path), category, present, (left, top, right, bottom))
 
 
 def _present(points: Iterable[Sequence[float]], names: Sequence[str]) -> dict[str, Point]:

@@ -4,9 +4,10 @@ from functools import cache
 from pathlib import Path
 
 from mambamatcher.data.faults import Faults, naming
-from mambamatcher.data.files import image_size, locate, read_csv
+from mambamatcher.data.files import locate, read_csv
 from mambamatcher.data.records import AnnotatedImage, Pair
 from mambamatcher.errors import InputError
+from mambamatcher.images import read_size
 
 KEYPOINTS = 10
 
@@ -15,7 +16,7 @@ def read_pf_willow(root: Path, split: str, faults: Faults) -> list[Pair]:
     """Read the test pairs."""
     folder = locate(root, "PF-WILLOW", "PF-dataset")
     listing = folder / f"{split}_pairs.csv"
-    size = cache(image_size)
+    size = cache(read_size)
 
     pairs = []
     for number, row in enumerate(read_csv(listing), start=2):

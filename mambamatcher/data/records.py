@@ -36,6 +36,8 @@ class AnnotatedImage:
     picture: Image.Image | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.category, str):
+            raise InputError(f"{self.path}: the category must be text, got {self.category!r}")
         if min(self.size) < 1:
             raise InputError(f"{self.path}: the image has no pixels, size {self.size}")
         if not all(isfinite(x) and isfinite(y) for x, y in self.keypoints.values()):
@@ -65,6 +67,8 @@ class Pair:
     variation: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise InputError(f"the name of a pair must be text, got {self.name!r}")
         if not self.names:
             raise InputError(f"{self.name}: {self.source.path} and {self.target.path} share no keypoint")
 

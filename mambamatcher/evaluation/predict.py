@@ -1,12 +1,12 @@
 """Run a predictor over pairs, each once, and save what it says."""
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from PIL import Image
@@ -17,7 +17,10 @@ from mambamatcher.errors import InputError
 from mambamatcher.evaluation.predictions import Header, PredictionFile, record
 from mambamatcher.evaluation.progress import track
 
-AHEAD = 8  # pairs decoded before they are asked for, so that a slow file does not hold up the model
+AHEAD = 4  # items decoded before they are asked for, so that a slow file does not hold up the model
+
+Item = TypeVar("Item")
+Ready = TypeVar("Ready")
 
 
 @runtime_checkable
@@ -44,10 +47,21 @@ def predict(
         )
     with PredictionFile(path, header, overwrite) as file:
         left = [pair for pair in pairs if pair.name not in file.done]
-        for pair, source, target in track(_decoded(left), len(left), f"{header.dataset} {header.split}"):
-            begun = perf_counter()
-            predicted, confidence = predictor.predict_points(source, target, pair.points()[0])
-            file.add(record(pair, np.asarray(predicted), np.asarray(confidence), perf_counter() - begun))
+        for line in track(predict_each(predictor, left), len(left), f"{header.dataset} {header.split}"):
+            file.add(line)
+
+
+def predict_each(predictor: Predictor, pairs: Iterable[Pair]) -> Iterator[dict[str, Any]]:
+    """Yield the record of each pair, in order."""
+    cache = ImageCache(read_image)
+
+    def load(pair: Pair) -> tuple[Pair, Image.Image, Image.Image]:
+        return pair, cache[pair.source], cache[pair.target]
+
+    for pair, source, target in read_ahead(load, pairs):
+        begun = perf_counter()
+        predicted, confidence = predictor.predict_points(source, target, pair.points()[0])
+        yield record(pair, np.asarray(predicted), np.asarray(confidence), perf_counter() - begun)
 
 
 def complete(lines: Mapping[str, Mapping[str, Any]], pairs: Sequence[Pair]) -> list[dict[str, Any]]:
@@ -69,17 +83,12 @@ def complete(lines: Mapping[str, Mapping[str, Any]], pairs: Sequence[Pair]) -> l
     return records
 
 
-def _decoded(pairs: Sequence[Pair]) -> Iterator[tuple[Pair, Image.Image, Image.Image]]:
-    """Yield pairs with their pictures; the next ones are decoded while the predictor works on this one."""
-    cache = ImageCache(read_image)
-
-    def load(pair: Pair) -> tuple[Pair, Image.Image, Image.Image]:
-        return pair, cache[pair.source], cache[pair.target]
-
-    upcoming = iter(pairs)
+def read_ahead(read: Callable[[Item], Ready], items: Iterable[Item]) -> Iterator[Ready]:
+    """Yield what `read` makes of each item; the next ones are read while the caller works on this one."""
+    upcoming = iter(items)
     with ThreadPoolExecutor(max_workers=1) as pool:
-        queue = deque(pool.submit(load, pair) for pair in islice(upcoming, AHEAD))
+        queue = deque(pool.submit(read, item) for item in islice(upcoming, AHEAD))
         while queue:
             ready = queue.popleft().result()
-            queue.extend(pool.submit(load, pair) for pair in islice(upcoming, 1))
+            queue.extend(pool.submit(read, item) for item in islice(upcoming, 1))
             yield ready

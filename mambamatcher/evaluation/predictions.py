@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from mambamatcher.data.files import read_text
 from mambamatcher.data.records import AnnotatedImage, Pair
 from mambamatcher.data.sides import has_side, mirror_name
 from mambamatcher.errors import InputError
+from mambamatcher.files import append_line, open_lines
 
 FORMAT = "mambamatcher-predictions"
 VERSION = 1
@@ -80,21 +81,15 @@ class PredictionFile:
         self.done: set[str] = set()
         if path.exists() and not overwrite and (found := _complete_lines(path)):
             self.done = {line["pair"] for line in _check(path, found, header)}
-            self._file: TextIO = path.open("r+", encoding="utf-8")
-            self._file.truncate(sum(len(line.encode()) for line in found))
-            self._file.seek(0, 2)
+            self._file = open_lines(path, keep=sum(len(line.encode()) for line in found))
         else:
-            self._file = path.open("w", encoding="utf-8")
-            self._write(asdict(header))
+            self._file = open_lines(path)
+            append_line(self._file, asdict(header))
 
     def add(self, line: dict[str, Any]) -> None:
         """Append one pair and hand it to the operating system before the next one starts."""
-        self._write(line)
+        append_line(self._file, line)
         self.done.add(line["pair"])
-
-    def _write(self, line: dict[str, Any]) -> None:
-        self._file.write(json.dumps(line) + "\n")
-        self._file.flush()
 
     def __enter__(self) -> "PredictionFile":
         return self

@@ -1,6 +1,6 @@
 """A whole evaluation: read the pairs, predict them once, score and report."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,8 +32,11 @@ class Request:
     overwrite: bool = False
 
 
-def evaluate(predictor: Predictor, request: Request) -> Report:
-    """Predict what is not predicted yet, then score; the same request goes on after a stop."""
+def evaluate(predictor: Predictor, request: Request, predict: Callable[..., None] = predict) -> Report:
+    """Predict what is not predicted yet, then score; the same request goes on after a stop.
+
+    Another engine is another `predict`, called as the one of this package is.
+    """
     reading = _read(request)
     header = _header(predictor.name, predictor.configuration, reading, request)
     path = request.output / PREDICTIONS

@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from mambamatcher.errors import InputError
-from mambamatcher.images import load_image
+from mambamatcher.images import DECODING, load_image
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")  # Pillow's others start programs or are rarely tested
 SHOWN_SIDE = 1280  # several times what any model sees
@@ -51,7 +51,7 @@ def decode(data: bytes, name: str, max_pixels: int) -> Image.Image:
     except UnidentifiedImageError as error:
         what = "not a picture that can be read; use JPEG, PNG, WebP, GIF, BMP or TIFF" if data else "empty"
         raise InputError(f"{name} is {what}") from error
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+    except DECODING as error:
         raise InputError(f"cannot read {name}: {error}") from error
     with opened:
         width, height = opened.size

@@ -1,0 +1,163 @@
+"""Does memory stay flat? Many matches, then many requests to a server, with the resident memory sampled all along.
+
+    python benchmarks/soak.py --matches 10000 --requests 1000 --out benchmarks/results
+
+writes soak.json and soak.png. Every match is of another pair, so that nothing is answered from a cache; growth is what
+the highest sample of the last quarter has over the highest of the first quarter after a warm-up of a tenth.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import asdict
+from io import BytesIO
+from itertools import count
+from pathlib import Path
+from time import perf_counter, sleep
+
+import httpx
+import numpy as np
+import uvicorn
+from PIL import Image
+
+from mambamatcher import Matcher
+from mambamatcher.benchmark.measure import circumstances
+from mambamatcher.cli.match import load_matcher
+from mambamatcher.web.server import create_app
+from mambamatcher.web.settings import Settings
+
+PICTURES = 40
+POINTS = [(20.0, 30.0), (100.0, 90.0), (150.0, 60.0)]
+SAMPLES = 400  # of each curve
+PAGE = 4096
+ALLOWED = 0.03
+
+
+def resident_megabytes() -> float:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE / 1e6
+
+
+def write_pictures(folder: Path) -> list[Path]:
+    """Soft blobs of different sizes and formats."""
+    rng = np.random.default_rng(0)
+    paths = []
+    for number in range(PICTURES):
+        small = Image.fromarray(rng.integers(0, 256, (6, 8, 3), dtype=np.uint8))
+        size = int(rng.integers(200, 640)), int(rng.integers(160, 480))
+        paths.append(folder / f"{number:02d}.{('jpg', 'png', 'webp')[number % 3]}")
+        small.resize(size, Image.Resampling.BICUBIC).save(paths[-1])
+    return paths
+
+
+def pair(paths: list[Path], number: int) -> tuple[Path, Path]:
+    """Return another ordered pair for each number, until all have been."""
+    return paths[number % len(paths)], paths[(number + 1 + number // len(paths)) % len(paths)]
+
+
+def sample(label: str, total: int, step: Callable[[int], None]) -> list[tuple[int, float]]:
+    """Take `total` steps and return (steps done, resident megabytes)."""
+    every = max(1, total // SAMPLES)
+    found = []
+    begun = perf_counter()
+    for number in range(total):
+        step(number)
+        if (number + 1) % every == 0:
+            found.append((number + 1, resident_megabytes()))
+            if (number + 1) % (every * 20) == 0:
+                print(
+                    f"{label}: {number + 1} of {total}, {found[-1][1]:.0f} MB, {perf_counter() - begun:.0f} s",
+                    flush=True,
+                )
+    return found
+
+
+def soak_matches(matcher: Matcher, paths: list[Path], total: int) -> list[tuple[int, float]]:
+    return sample("matches", total, lambda number: _match(matcher, *pair(paths, number)))
+
+
+def _match(matcher: Matcher, source: Path, target: Path) -> None:
+    assert np.isfinite(matcher.match(source, target, POINTS).points).all()
+
+
+def soak_requests(matcher: Matcher, paths: list[Path], total: int) -> list[tuple[int, float]]:
+    """Ask a real server in this process, over the network."""
+    config = uvicorn.Config(create_app(Settings(), {"model": lambda: matcher}), port=0, log_level="warning")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        sleep(0.05)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    client = httpx.Client(base_url=f"http://localhost:{port}", timeout=300)
+    numbers = count()
+
+    def ask(_: int) -> None:
+        files = [BytesIO(path.read_bytes()) for path in pair(paths, next(numbers))]
+        answer = client.post(
+            "/match", files={"source": ("a", files[0]), "target": ("b", files[1])}, data={"points": json.dumps(POINTS)}
+        )
+        assert answer.status_code == 200, answer.text
+
+    try:
+        return sample("requests", total, ask)
+    finally:
+        client.close()
+        server.should_exit = True
+        thread.join()
+
+
+def growth(samples: list[tuple[int, float]]) -> float:
+    """Return by how much of itself the memory grew after the warm-up."""
+    held = [megabytes for _, megabytes in samples[len(samples) // 10 :]]
+    quarter = max(1, len(held) // 4)
+    return max(held[-quarter:]) / max(held[:quarter]) - 1
+
+
+def plot(curves: dict[str, list[tuple[int, float]]], path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(1, len(curves), figsize=(5 * len(curves), 3.2), squeeze=False)
+    for axis, (label, samples) in zip(axes[0], curves.items(), strict=True):
+        axis.plot(*zip(*samples, strict=True))
+        axis.set(xlabel=label, ylabel="resident memory, MB", title=f"growth after warm-up {growth(samples):+.1%}")
+        axis.set_ylim(bottom=0)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--matches", type=int, default=10_000)
+    parser.add_argument("--requests", type=int, default=1_000)
+    parser.add_argument("--model", help="a preset's name or a saved model's folder; the embedded model if not given")
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
+    arguments = parser.parse_args()
+    matcher = load_matcher(arguments.model)
+    with tempfile.TemporaryDirectory() as folder:
+        paths = write_pictures(Path(folder))
+        curves = {
+            "matches": soak_matches(matcher, paths, arguments.matches),
+            "requests": soak_requests(matcher, paths, arguments.requests),
+        }
+    result = {
+        **asdict(circumstances()),
+        "growth": {label: growth(samples) for label, samples in curves.items()},
+        "allowed": ALLOWED,
+        "megabytes": curves,
+    }
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    (arguments.out / "soak.json").write_text(json.dumps(result) + "\n")
+    plot(curves, arguments.out / "soak.png")
+    for label, samples in curves.items():
+        print(f"{label}: {samples[-1][0]}, {samples[-1][1]:.0f} MB at the end, growth {growth(samples):+.2%}")
+    return int(max(result["growth"].values()) > ALLOWED)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

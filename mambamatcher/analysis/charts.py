@@ -1,0 +1,116 @@
+"""Pictures of tables and panels of figures, with matplotlib and without a screen."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from PIL import Image
+
+from mambamatcher.analysis.results import QUOTED, Cell, TableResult
+from mambamatcher.viz.heatmaps import overlay_heatmap
+
+RIGHT, WRONG, ASKED = "#009e73", "#d55e00", "#ffd700"
+_QUOTED_COLOUR, _OWN_COLOUR = "#8a8a8a", "#0072b2"
+_PANEL = 320  # pixels of a panel's longer side
+
+
+def table_chart(result: TableResult) -> Figure:
+    """Draw the headline column: the paper's numbers hollow, ours filled, with their intervals."""
+    shown = [row for row in result.rows if isinstance(row.cells[result.headline].value, float | int)]
+    if not shown:
+        return _words(result)
+    figure = Figure(figsize=(8, 1.2 + 0.27 * len(shown)), layout="constrained")
+    axes = figure.subplots()
+    for place, row in enumerate(shown):
+        cell = row.cells[result.headline]
+        quoted = row.origin == QUOTED
+        colour = _QUOTED_COLOUR if quoted else _OWN_COLOUR
+        axes.errorbar(
+            _number(cell),
+            place,
+            xerr=None if cell.low is None or cell.high is None else _whiskers(cell),
+            fmt="o",
+            color=colour,
+            markerfacecolor="white" if quoted else colour,
+            label=row.origin,
+        )
+    values = [_number(row.cells[result.headline]) for row in shown]
+    if min(values) > 0 and max(values) / min(values) > 50:
+        axes.set_xscale("log")
+    axes.set_yticks(range(len(shown)), [row.name for row in shown], fontsize=8)
+    axes.invert_yaxis()
+    axes.grid(axis="x", alpha=0.3)
+    axes.set(xlabel=result.columns[result.headline])
+    axes.set_title(result.title, fontsize=10)
+    handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    axes.legend(handles.values(), handles.keys(), fontsize=8)
+    return figure
+
+
+def picture_grid(rows: int, columns: int) -> tuple[Figure, np.ndarray]:
+    """Return a figure of bare panels, `[row, column]`."""
+    figure = Figure(figsize=(2.3 * columns, 2.3 * rows + 0.3), layout="constrained")
+    panels = figure.subplots(rows, columns, squeeze=False)
+    for panel in panels.flat:
+        panel.set_axis_off()
+    return figure, panels
+
+
+def show_points(
+    panel: Axes, picture: Image.Image, points: Float[np.ndarray, "keypoint 2"], colours: Sequence[str], title: str = ""
+) -> None:
+    """Show a picture with points in its own pixels."""
+    shown, scale = _small(picture)
+    panel.imshow(np.asarray(shown))
+    x, y = points.T * scale
+    panel.scatter(x, y, s=26, c=list(colours), edgecolors="black", linewidths=0.8)
+    panel.set_title(title, fontsize=8)
+
+
+def show_heat(
+    panel: Axes,
+    picture: Image.Image,
+    scores: Float[np.ndarray, "ht wt"],
+    truth: Float[np.ndarray, "2"],
+    title: str = "",
+) -> None:
+    """Show scores over a picture, from their lowest to their highest, with a ring at the truth."""
+    shown, scale = _small(picture)
+    # squared, so that the upper end of the range stands out; a constant map stays dark
+    heat = ((scores - scores.min()) / max(scores.max() - scores.min(), 1e-12)) ** 2
+    panel.imshow(np.asarray(overlay_heatmap(shown, heat)))
+    panel.scatter(truth[0] * scale, truth[1] * scale, s=60, facecolors="none", edgecolors="white", linewidths=1.5)
+    panel.set_title(title, fontsize=8)
+
+
+def _small(picture: Image.Image) -> tuple[Image.Image, float]:
+    scale = _PANEL / max(picture.size)
+    size = max(1, round(picture.width * scale)), max(1, round(picture.height * scale))
+    return picture.convert("RGB").resize(size), scale
+
+
+def _number(cell: Cell) -> float:
+    assert isinstance(cell.value, float | int)
+    return cell.value
+
+
+def _whiskers(cell: Cell) -> list[list[float]]:
+    assert cell.low is not None
+    assert cell.high is not None
+    return [[max(0.0, _number(cell) - cell.low)], [max(0.0, cell.high - _number(cell))]]
+
+
+def _words(result: TableResult) -> Figure:
+    """Draw a table that holds only words."""
+    figure = Figure(figsize=(9, 0.8 + 0.32 * len(result.rows)), layout="constrained")
+    axes = figure.subplots()
+    axes.set_axis_off()
+    axes.set_title(f"{result.title} ({QUOTED})", fontsize=10)
+    text = [[row.name, *map(str, row.cells)] for row in result.rows]
+    drawn = axes.table(text, colLabels=["row", *result.columns], loc="center", cellLoc="left")
+    drawn.auto_set_font_size(False)
+    drawn.set_fontsize(7)
+    drawn.auto_set_column_width(list(range(len(result.columns) + 1)))
+    return figure

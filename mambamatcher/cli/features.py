@@ -1,0 +1,41 @@
+"""`mambamatcher features`: a model's features of many pictures, as Parquet."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mambamatcher.cli.engines import Address, EngineName, Workers
+
+
+def features(
+    pictures: Annotated[Path, typer.Argument(help="A folder, a manifest with one path a line, or Parquet.")],
+    out: Annotated[Path, typer.Option(help="The folder for the results.")],
+    model: Annotated[str | None, typer.Option(help="A preset's name or a saved model's folder.")] = None,
+    engine: Annotated[EngineName, typer.Option(help="Where the work is done.")] = EngineName.local,
+    address: Address = None,
+    workers: Workers = None,
+    overwrite: Annotated[bool, typer.Option(help="Begin again instead of going on with what is there.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of words.")] = False,
+) -> None:
+    """Compute the features of PICTURES; the same command goes on after a stop.
+
+    OUT/parts gets Parquet with the columns image, width, height, shape (level, channel, h, w), features and error.
+
+    Example: mambamatcher features photos/ --out features --engine ray --workers 8
+    """
+    from mambamatcher.cli.match import load_matcher
+    from mambamatcher.scale.engine import make_engine
+    from mambamatcher.scale.run import extract_features
+    from mambamatcher.scale.sources import read_source, require_parquet
+
+    require_parquet()  # before a model is loaded
+    chosen = make_engine(engine, address, workers)
+    source = read_source(pictures)
+    done = extract_features(chosen, load_matcher(model), source, out, overwrite)
+    if as_json:
+        typer.echo(json.dumps(asdict(done)))
+        return
+    typer.echo(f"{done.pictures} pictures, {done.unreadable} of them unreadable; wrote {out / 'parts'}")

@@ -1,0 +1,124 @@
+"""Who does the parts: this process, or the workers of a Ray cluster.
+
+On Ray each worker is an actor of one core and one thread that keeps the model; an actor that dies is started again and
+its part done again. Parts are small messages: pictures are read, and results written, by the worker itself.
+"""
+
+import logging
+import os
+import pickle
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+
+from mambamatcher.errors import BackendError, InputError, MambaMatcherError
+from mambamatcher.evaluation.progress import track
+from mambamatcher.scale.parts import Part, Work
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """Does parts, in any order, and yields as each is done."""
+
+    def run(self, work: Work, parts: Sequence[Part]) -> Iterator[None]:
+        """Do every part once."""
+        ...
+
+
+def make_engine(name: str, address: str | None, workers: int | None) -> Engine:
+    """Choose `local` or `ray`; where Ray is asked for it must be there."""
+    if name == "ray":
+        _require_ray()
+        return RayEngine(address, workers)
+    if address is not None or workers is not None:
+        raise InputError("--address and --workers are for --engine ray; the local engine uses every core as it is")
+    return LocalEngine()
+
+
+def run_missing(engine: Engine, work: Work, parts: Sequence[Part], label: str) -> None:
+    """Do the parts that are not there yet."""
+    left = [part for part in parts if not part.path.exists()]
+    if left:
+        for _ in track(engine.run(work, left), len(left), f"{label}, parts"):
+            pass
+
+
+@dataclass(frozen=True)
+class LocalEngine:
+    """This process, one part after the other."""
+
+    def run(self, work: Work, parts: Sequence[Part]) -> Iterator[None]:
+        """Do every part once."""
+        for part in parts:
+            part.complete(work)
+            yield
+
+
+@dataclass(frozen=True)
+class RayEngine:
+    """A Ray cluster: a new one on this machine, or the one at `address`; `workers` are all its cores if not given."""
+
+    address: str | None = None
+    workers: int | None = None
+
+    def run(self, work: Work, parts: Sequence[Part]) -> Iterator[None]:
+        """Do every part once."""
+        ray = _require_ray()
+        with self._connected(ray):
+            workers = min(self.workers or int(ray.cluster_resources().get("CPU", 1)), len(parts))
+            ray.data.DataContext.get_current().enable_progress_bars = False
+            # one at a time for each actor: a part that waits behind another could be done by an idle one
+            pool = ray.data.ActorPoolStrategy(size=workers, max_tasks_in_flight_per_actor=1)
+            rows = [{"part": pickle.dumps(part)} for part in parts]
+            done = ray.data.from_items(rows, override_num_blocks=len(rows)).map(
+                _Worker, fn_constructor_args=(ray.put(work),), compute=pool, num_cpus=1
+            )
+            for row in done.iter_rows():
+                if row["problem"]:
+                    raise InputError(row["problem"])
+                yield
+
+    @contextmanager
+    def _connected(self, ray: Any) -> Iterator[None]:
+        """Use the cluster this process is connected to, or connect for as long as the run takes."""
+        if ray.is_initialized():
+            yield
+            return
+        here = self.address in (None, "local")
+        own = {"num_cpus": self.workers, "include_dashboard": False, "_node_ip_address": "127.0.0.1"} if here else {}
+        try:
+            ray.init(address=self.address or "local", logging_level=logging.ERROR, log_to_driver=False, **own)
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            raise BackendError(f"cannot use the Ray cluster at {self.address}: {error}") from error
+        try:
+            yield
+        finally:
+            ray.shutdown()
+
+
+class _Worker:
+    """One actor: the work, kept with its model between parts."""
+
+    def __init__(self, work: Any) -> None:
+        torch.set_num_threads(1)
+        self.work: Work = _require_ray().get(work)
+
+    def __call__(self, row: dict[str, Any]) -> dict[str, str]:
+        try:
+            pickle.loads(row["part"]).complete(self.work)
+        except MambaMatcherError as error:
+            return {"problem": str(error)}
+        return {"problem": ""}
+
+
+def _require_ray() -> Any:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would report to its makers
+    try:
+        import ray
+        import ray.data
+    except ImportError as error:
+        raise BackendError("the engine 'ray' is not installed: pip install 'mambamatcher[scale]'") from error
+    return ray

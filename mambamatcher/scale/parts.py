@@ -1,0 +1,105 @@
+"""Output in parts: each is a file that appears whole, under a name that says which inputs it holds.
+
+So it does not matter who writes a part, or how often it was begun: a run that goes on does the parts that are missing,
+nothing is lost and nothing is there twice.
+"""
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from mambamatcher.errors import InputError
+from mambamatcher.files import write_atomically
+
+FOLDER = "parts"
+RUN = "_run.json"  # readers of Parquet folders pass over names that begin so
+LARGEST = 1000  # inputs a part, which is what a stop can cost each worker
+FEWEST = 64  # parts, where there are inputs enough: workers then end at nearly the same time
+
+
+@runtime_checkable
+class Work(Protocol):
+    """What is done to each part; it is sent to the workers, so it must be picklable."""
+
+    @property
+    def suffix(self) -> str:
+        """How the files it writes end."""
+        ...
+
+    def write(self, items: Sequence[Any], path: Path) -> None:
+        """Write the results of the items to a file."""
+        ...
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some of the inputs and where their results go."""
+
+    path: Path
+    items: Sequence[Any]
+
+    def complete(self, work: Work) -> None:
+        """Do the work and put its file in place in one step."""
+        write_atomically(self.path, lambda temporary: work.write(self.items, temporary), overwrite=True)
+
+
+def plan(
+    out: Path, suffix: str, header: Mapping[str, Any], items: Sequence[Any], names: Sequence[str], overwrite: bool
+) -> list[Part]:
+    """Cut the inputs into parts under `out`; a folder begun by another run is refused, or emptied to overwrite it.
+
+    How they are cut depends on their number alone, so a run can go on with another number of workers.
+    """
+    folder = out / FOLDER
+    described = json.loads(json.dumps({**header, "list of inputs": _digest(names)}))
+    if overwrite:
+        shutil.rmtree(folder, ignore_errors=True)
+    begun = _read(folder / RUN)
+    if begun is None:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / RUN, lambda path: _write(path, described))
+    elif begun != described:
+        different = next(key for key in {**begun, **described} if begun.get(key) != described.get(key))
+        raise InputError(
+            f"{folder} was begun by another run (with another {different}); use another folder or overwrite it"
+        )
+    size = min(LARGEST, -(-len(items) // FEWEST))
+    return [
+        Part(folder / f"part-{number:06d}{suffix}", items[start : start + size])
+        for number, start in enumerate(range(0, len(items), size))
+    ]
+
+
+def read_lines(parts: Sequence[Part]) -> Iterator[dict[str, Any]]:
+    """Yield the lines of parts written as JSON Lines, in the order of the inputs."""
+    for part in parts:
+        with part.path.open(encoding="utf-8") as file:
+            yield from map(json.loads, file)
+
+
+def write_lines(path: Path, lines: Iterator[dict[str, Any]]) -> None:
+    """Write JSON Lines."""
+    with path.open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps(line) + "\n" for line in lines)
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    if not path.exists():
+        return None
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} was not written by this program: {error}") from error
+    return content if isinstance(content, dict) else {}
+
+
+def _write(path: Path, content: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def _digest(names: Sequence[str]) -> str:
+    return sha256("\n".join(names).encode("utf-8", "surrogateescape")).hexdigest()

@@ -1,0 +1,94 @@
+"""`propagate`, `evaluate` and `features` in parts, on any engine."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from mambamatcher.apps.propagate import RESULTS, Reference, Summary, describe_run, summarise, write_formats
+from mambamatcher.config import to_dict
+from mambamatcher.data.records import Pair
+from mambamatcher.errors import InputError
+from mambamatcher.evaluation.predictions import Header
+from mambamatcher.evaluation.predictors import MatcherPredictor, weights_hash
+from mambamatcher.files import write_atomically
+from mambamatcher.matcher import Matcher
+from mambamatcher.scale.engine import Engine, run_missing
+from mambamatcher.scale.parts import FOLDER, RUN, Part, plan, read_lines, write_lines
+from mambamatcher.scale.sources import Source, require_parquet
+from mambamatcher.scale.work import Description, Prediction, Propagation
+
+GATHERED = 100_000  # results up to so many are also written as one file; beyond, the parts are the result
+
+
+@dataclass(frozen=True, kw_only=True)
+class Described:
+    """How an extraction of features ended."""
+
+    pictures: int
+    unreadable: int
+
+
+def propagate(
+    engine: Engine, matcher: Matcher, references: Sequence[Reference], source: Source, out: Path, overwrite: bool
+) -> Summary:
+    """Carry points to every picture of a source; up to `GATHERED`, the files are those of the local propagation."""
+    _refuse_others(out / RESULTS, overwrite)
+    header = describe_run(matcher, references, source.origin)
+    work = Propagation(matcher.model, matcher.calibration, references)
+    names = [item.name for item in source.items]
+    parts = plan(out, work.suffix, header, source.items, names, overwrite)
+    run_missing(engine, work, parts, "targets")
+    if len(names) <= GATHERED:
+        _gather(out / RESULTS, header, parts)
+        write_formats(out, source.folder, list(read_lines(parts)))
+    return summarise(read_lines(parts))
+
+
+def predict_with(engine: Engine) -> Callable[..., None]:
+    """Return a `predict` for an evaluation that runs on this engine."""
+
+    def predict(
+        predictor: MatcherPredictor, pairs: Sequence[Pair], path: Path, header: Header, *, overwrite: bool = False
+    ) -> None:
+        _refuse_others(path, overwrite)
+        matcher = predictor.matcher
+        work = Prediction(matcher.model, matcher.calibration, predictor.name)
+        names = [pair.name for pair in pairs]
+        if len(set(names)) < len(names):
+            raise InputError("two pairs have the same name; results could not be told apart")
+        parts = plan(path.parent, work.suffix, asdict(header), pairs, names, overwrite)
+        run_missing(engine, work, parts, "pairs")
+        _gather(path, asdict(header), parts)
+
+    return predict
+
+
+def extract_features(engine: Engine, matcher: Matcher, source: Source, out: Path, overwrite: bool) -> Described:
+    """Write the features of every picture as a folder of Parquet files."""
+    parquet = require_parquet()
+    header = {
+        "model": {**to_dict(matcher.config), "weights": weights_hash(matcher.model)},
+        "source": str(source.origin),
+    }
+    work = Description(matcher.model, matcher.calibration)
+    names = [item.name for item in source.items]
+    parts = plan(out, work.suffix, header, source.items, names, overwrite)
+    run_missing(engine, work, parts, "pictures")
+    errors = (parquet.read_table(part.path, columns=["error"])["error"] for part in parts)
+    return Described(pictures=len(names), unreadable=sum(len(each) - each.null_count for each in errors))
+
+
+def _refuse_others(results: Path, overwrite: bool) -> None:
+    """Stop where results are that were not made in parts."""
+    if results.exists() and not overwrite and not (results.parent / FOLDER / RUN).exists():
+        raise InputError(
+            f"{results} was begun by the local engine; go on with that, use another folder or overwrite it"
+        )
+
+
+def _gather(path: Path, header: dict[str, Any], parts: Sequence[Part]) -> None:
+    """Put the parts together as the file the local engine writes."""
+    lines: Iterator[dict[str, Any]] = chain([header], read_lines(parts))
+    write_atomically(path, lambda temporary: write_lines(temporary, lines), overwrite=True)

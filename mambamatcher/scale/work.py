@@ -1,0 +1,104 @@
+"""What is done to a part: carry points, predict pairs, or describe pictures.
+
+Each holds the model's weights, not a `Matcher`, whose locks and caches belong to one process.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mambamatcher.apps.propagate import Reference, carry_each
+from mambamatcher.confidence import Calibration
+from mambamatcher.data.records import Pair
+from mambamatcher.errors import InputError
+from mambamatcher.evaluation.predict import predict_each, read_ahead
+from mambamatcher.evaluation.predictors import MatcherPredictor
+from mambamatcher.images import ImageLike
+from mambamatcher.matcher import Matcher, Picture
+from mambamatcher.model import MambaMatcher
+from mambamatcher.scale.parts import write_lines
+from mambamatcher.scale.sources import Item, pictures, require_parquet
+
+
+@dataclass(frozen=True)
+class Matching:
+    """Work that needs a matcher, made once in each worker."""
+
+    model: MambaMatcher
+    calibration: Calibration
+
+    @cached_property
+    def matcher(self) -> Matcher:
+        """The worker's own matcher."""
+        return Matcher(self.model, calibration=self.calibration)
+
+
+@dataclass(frozen=True)
+class Propagation(Matching):
+    """Carry the references' points to pictures."""
+
+    references: Sequence[Reference]
+    suffix: str = ".jsonl"
+
+    def write(self, items: Sequence[Item], path: Path) -> None:
+        """Write one line a picture."""
+        write_lines(path, carry_each(self.matcher, self.references, pictures(items)))
+
+
+@dataclass(frozen=True)
+class Prediction(Matching):
+    """Predict the pairs of a benchmark."""
+
+    name: str
+    suffix: str = ".jsonl"
+
+    def write(self, items: Sequence[Pair], path: Path) -> None:
+        """Write one line a pair."""
+        write_lines(path, predict_each(MatcherPredictor(self.name, self.matcher), items))
+
+
+@dataclass(frozen=True)
+class Description(Matching):
+    """Compute pictures' features."""
+
+    suffix: str = ".parquet"
+
+    def write(self, items: Sequence[Item], path: Path) -> None:
+        """Write one row a picture: its features, or why it has none."""
+        parquet = require_parquet()
+        import pyarrow
+
+        schema = pyarrow.schema(
+            {
+                "image": pyarrow.string(),
+                "width": pyarrow.int32(),
+                "height": pyarrow.int32(),
+                "shape": pyarrow.list_(pyarrow.int32()),
+                "features": pyarrow.list_(pyarrow.float32()),
+                "error": pyarrow.string(),
+            }
+        )
+        with parquet.ParquetWriter(path, schema, compression="zstd") as writer:
+            for row in self._rows(items):  # a row group each, so that a picture can be read without its neighbours
+                writer.write_table(pyarrow.Table.from_pylist([row], schema))
+
+    def _rows(self, items: Sequence[Item]) -> Iterator[dict[str, Any]]:
+        def read(item: tuple[str, ImageLike]) -> tuple[str, Picture | InputError]:
+            try:
+                return item[0], self.matcher.read(item[1])
+            except InputError as error:
+                return item[0], error
+
+        for name, picture in read_ahead(read, pictures(items)):
+            # Parquet's text is UTF-8, which a file name need not be
+            row = {"image": name.encode("utf-8", "replace").decode("utf-8")}
+            if isinstance(picture, InputError):
+                yield {**row, "error": str(picture).encode("utf-8", "replace").decode("utf-8")}
+                continue
+            features = self.matcher.describe(picture)[0].cpu().numpy().astype(np.float32)
+            width, height = picture.image.size
+            yield {**row, "width": width, "height": height, "shape": features.shape, "features": features.ravel()}

@@ -1,0 +1,80 @@
+"""A photo held sideways: on every path into the package it is turned upright, and points are those of what one sees."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from mambamatcher import MambaMatcher, Matcher, presets
+from mambamatcher.apps.propagate import carry_points, read_references
+from mambamatcher.data.benchmarks import read_pairs
+from mambamatcher.data.dataset import PairDataset
+from mambamatcher.data.images import read_image
+from mambamatcher.web.pictures import decode
+from tests.apps.conftest import picture
+from tests.data import releases
+from tests.fuzz.pictures import ORIENTATION, STORED, encode
+
+
+def sideways(upright: Image.Image, path) -> None:
+    """Store a picture turned, with the EXIF entry that turns it back."""
+    exif = Image.Exif()
+    exif[ORIENTATION] = 6
+    path.write_bytes(encode(upright.transpose(STORED[6]), "PNG", exif=exif))
+
+
+@pytest.fixture(scope="module")
+def matcher() -> Matcher:
+    torch.manual_seed(0)
+    return Matcher(MambaMatcher(presets.tiny()))
+
+
+def test_match_propagate_and_serve_see_the_upright_picture(matcher, tmp_path):
+    for number, name in enumerate(("source", "target")):
+        upright = picture(seed=number)
+        upright.save(tmp_path / f"{name}.png")
+        sideways(upright, tmp_path / f"{name}-turned.png")
+    points = [(80, 50), (10, 20)]  # the first lies outside the picture as it is stored
+    (tmp_path / "points.json").write_text(json.dumps(points))
+    files = [[tmp_path / f"{name}{end}.png" for name in ("source", "target")] for end in ("", "-turned")]
+    plain, turned = (matcher.match(*pair, points) for pair in files)
+    np.testing.assert_array_equal(turned.points, plain.points)
+    carried = [
+        carry_points(matcher, read_references(matcher, pair[:1], tmp_path / "points.json"), pair[1]) for pair in files
+    ]
+    np.testing.assert_array_equal(carried[1].points, carried[0].points)
+    assert carried[1].size == (90, 60)
+    uploaded = decode(files[1][0].read_bytes(), "upload", 10**6)
+    assert uploaded.tobytes() == picture(seed=0).tobytes()
+
+
+def rewrite_turned(folder) -> None:
+    """Turn every picture of a release, keeping what one sees."""
+    for path in [*folder.rglob("*.jpg"), *folder.rglob("*.png")]:
+        sideways(Image.open(path).convert("RGB"), path)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "write", "split"),
+    [
+        ("spair", releases.write_spair, "test"),
+        ("pf-pascal", releases.write_pf_pascal, "test"),
+        ("pf-willow", releases.write_pf_willow, "test"),
+        ("voc-keypoints", lambda root: releases.write_voc(root, photos=8), "trn"),
+        ("ap10k", releases.write_ap10k_coco, "test"),
+    ],
+)
+def test_benchmarks_and_training_see_the_upright_picture(dataset, write, split, tmp_path):
+    for name in ("plain", "turned"):
+        write(tmp_path / name)
+    rewrite_turned(tmp_path / "turned")
+    pairs = [read_pairs(dataset, split, tmp_path / name).pairs for name in ("plain", "turned")]
+    assert [pair.name for pair in pairs[0]] == [pair.name for pair in pairs[1]]
+    plain, turned = (each[0] for each in pairs)
+    assert turned.target.size == plain.target.size
+    assert read_image(turned.target).tobytes() == read_image(plain.target).tobytes()
+    samples = [PairDataset(each[:1], 56)[0] for each in pairs]
+    assert torch.equal(samples[0].source_image, samples[1].source_image)
+    assert torch.equal(samples[0].target_points, samples[1].target_points)
