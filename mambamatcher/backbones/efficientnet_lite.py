@@ -120,6 +120,10 @@ class EfficientNetLite(Backbone):
         """Return the inverted-residual blocks."""
         return list(self.network.blocks)
 
+    def stem(self) -> list[nn.Parameter]:
+        """Return the first convolution and its norm."""
+        return list(self.network.stem.parameters())
+
     def levels(self, images: Images) -> list[Float[Tensor, "batch _ _ _"]]:
         """Run up to the last block asked for."""
         x = F.relu6(self.network.stem(images))

@@ -28,7 +28,8 @@ class BackboneConfig(ABC):
     `weights` is "pretrained" (the published ones of that name), "random", a hub id, a folder or a file.
     `width` projects each level to a common number of channels by a learnt 1x1 convolution of its own; without it,
     narrower levels are filled up with zeros, which no cosine similarity notices.
-    `trainable_blocks` is how many of the blocks that are used, counted from the last, are tuned in training.
+    `trainable_blocks` is how many of the blocks that are used, counted from the last, are tuned in training; one more
+    than there are tunes what comes before the first, too.
     """
 
     name: str
@@ -70,6 +71,10 @@ class Backbone(nn.Module, ABC):
         """Return the blocks in order; `layers` and `trainable_blocks` count these."""
 
     @abstractmethod
+    def stem(self) -> list[nn.Parameter]:
+        """Return what makes the first block's input of an image."""
+
+    @abstractmethod
     def levels(self, images: Images) -> list[Float[Tensor, "batch _ _ _"]]:
         """Return the chosen feature maps of normalised images, in level order, each in its own size."""
 
@@ -84,6 +89,9 @@ class Backbone(nn.Module, ABC):
         used = self.blocks()[: max(self.config.layers) + 1]
         for block in used[max(0, len(used) - self.config.trainable_blocks) :]:
             block.requires_grad_(True)
+        if self.config.trainable_blocks > len(used):
+            for parameter in self.stem():
+                parameter.requires_grad_(True)
         self.projections = nn.ModuleList(
             nn.Conv2d(channels, self.config.width, 1) for channels in self.level_channels if self.config.width
         )

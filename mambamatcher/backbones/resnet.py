@@ -54,6 +54,10 @@ class ResNet(Backbone):
         """Return the bottlenecks, counted from 0 through all four stages."""
         return [block for stage in self.network.encoder.stages for block in stage.layers]
 
+    def stem(self) -> list[nn.Parameter]:
+        """Return the first convolution and its norm."""
+        return list(self.network.embedder.parameters())
+
     def levels(self, images: Images) -> list[Float[Tensor, "batch _ _ _"]]:
         """Run up to the last bottleneck asked for."""
         x = self.network.embedder(images)
