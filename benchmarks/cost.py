@@ -1,131 +1,193 @@
 """What a million and a billion pictures take, in time and money, from what one picture costs.
 
-    python benchmarks/cost.py benchmarks/costs.json
+    python benchmarks/cost.py --measure     # on one thread; writes benchmarks/results/costs.json
+    python benchmarks/cost.py               # prints the tables from it
 
-The file gives, for each kind of machine, its price and what each stage costs a picture there: `decode` and `write` in
-core-seconds, `model` in core-seconds or, on a machine with a GPU, in GPU-seconds; bytes read and written. Stages
-overlap, so a machine is as fast as the slowest of them, which is named.
+Measured are the processor seconds of decoding and of all else, and the bytes. Assumed are the machines for hire below,
+and that a GPU does arithmetic at the speed given there; no GPU was measured. What works at the same time overlaps, so a
+machine is as fast as the slowest of it, which is named.
 """
 
 import argparse
 import json
 import sys
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from time import process_time
 
+RESULTS = Path("benchmarks/results/costs.json")
+PAPER_PAIR = Path("benchmarks/results/pair-paper.json")  # mambamatcher benchmark pair --save benchmarks/results
+PHOTOS = {"0.2 MP": (500, 375), "12 MP": (4000, 3000)}
+TARGETS = 6  # measured of each kind
 COUNTS = {"a million": 10**6, "a billion": 10**9}
-HOURS = 24  # the machines are counted that do it in a day
-HOUR, MONTH = 3600.0, 30 * 24 * 3600.0
+DAY, HOUR = 24.0, 3600.0
+DOLLARS_PER_GIGABYTE_MONTH = 0.02  # object storage
 
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """A machine for hire and what a picture costs on it."""
+    """A machine for hire; its price and speeds are assumptions, to be replaced by one's own."""
 
     name: str
     dollars_per_hour: float
     cores: int
-    gpus: int = 0
-    network_bytes_per_second: float
-    decode_seconds: float
-    model_seconds: float
-    write_seconds: float
+    gpu_operations_per_second: float | None = None  # sustained, not the data sheet's peak
+    network_bytes_per_second: float = 1.5e9
 
-    def stages(self, read_bytes: float, written_bytes: float) -> dict[str, float]:
-        """Return each stage's seconds a picture, with the whole machine at it."""
-        on_cores = self.decode_seconds + self.write_seconds + (0 if self.gpus else self.model_seconds)
-        stages = {
-            "cores": on_cores / self.cores,
-            "network": (read_bytes + written_bytes) / self.network_bytes_per_second,
-        }
-        return stages | ({"gpu": self.model_seconds / self.gpus} if self.gpus else {})
+
+MACHINES = (
+    Machine(name="32 cores", dollars_per_hour=1.40, cores=32),
+    Machine(name="16 cores and a GPU", dollars_per_hour=1.60, cores=16, gpu_operations_per_second=40e12),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What is read and written for a picture, and what keeping it costs."""
+    """What one picture costs: core-seconds, the model's operations, and bytes."""
 
     name: str
+    decode_seconds: float
+    model_seconds: float  # and all else beside decoding
+    model_operations: float
     read_bytes: float
     written_bytes: float
 
-
-@dataclass(frozen=True)
-class Cost:
-    """One job on one kind of machine."""
-
-    machine_seconds: float  # a picture
-    bottleneck: str
-    machines: int
-    hours: float
-    dollars: float
-    storage_dollars_per_month: float
-
-
-def cost(machine: Machine, job: Job, pictures: int, storage_dollars_per_gigabyte_month: float) -> Cost:
-    """Work out as many machines as do the job in a day, and at least one."""
-    stages = machine.stages(job.read_bytes, job.written_bytes)
-    bottleneck = max(stages, key=lambda stage: stages[stage])
-    hours = pictures * stages[bottleneck] / HOUR
-    machines = max(1, -(-int(hours) // HOURS))
-    return Cost(
-        machine_seconds=stages[bottleneck],
-        bottleneck=bottleneck,
-        machines=machines,
-        hours=hours / machines,
-        dollars=hours * machine.dollars_per_hour,
-        storage_dollars_per_month=pictures * job.written_bytes / 1e9 * storage_dollars_per_gigabyte_month,
-    )
+    def stages(self, machine: Machine) -> dict[str, float]:
+        """Return the seconds a picture of what works at the same time, with the whole machine at it."""
+        moved = {"network": (self.read_bytes + self.written_bytes) / machine.network_bytes_per_second}
+        if machine.gpu_operations_per_second is None:
+            most = "decoding" if self.decode_seconds > self.model_seconds else "the model"
+            return moved | {f"cores, {most}": (self.decode_seconds + self.model_seconds) / machine.cores}
+        return moved | {
+            "cores, decoding": self.decode_seconds / machine.cores,
+            "the GPU": self.model_operations / machine.gpu_operations_per_second,
+        }
 
 
-def table(costs: dict) -> str:
-    """Return Markdown: a row for each count, job and machine."""
+def table(jobs: list[Job]) -> str:
+    """Return Markdown: a row for each job and machine."""
     rows = [
-        "| pictures | job | machine | pictures/s | bound by | machines | hours | dollars | storage, dollars a month |"
+        "| job | machine | pictures/s | held up by | next | a million | a billion in a day | a billion | its output |",
+        "|---|---|---:|---|---|---:|---:|---:|---:|",
     ]
-    rows.append("|---|---|---|---:|---|---:|---:|---:|---:|")
-    for label, pictures in COUNTS.items():
-        for job in (Job(**each) for each in costs["jobs"]):
-            for machine in (Machine(**each) for each in costs["machines"]):
-                found = cost(machine, job, pictures, costs["storage_dollars_per_gigabyte_month"])
-                cells = (
-                    label,
-                    job.name,
-                    machine.name,
-                    f"{1 / found.machine_seconds:,.1f}",
-                    found.bottleneck,
-                    f"{found.machines:,}",
-                    f"{found.hours:,.1f}",
-                    f"{found.dollars:,.0f}",
-                    f"{found.storage_dollars_per_month:,.0f}",
-                )
-                rows.append(f"| {' | '.join(cells)} |")
+    for job in jobs:
+        for machine in MACHINES:
+            (slowest, seconds), (second, other) = sorted(job.stages(machine).items(), key=lambda each: -each[1])[:2]
+            hours = {label: count * seconds / HOUR for label, count in COUNTS.items()}
+            dollars = {label: machine.dollars_per_hour * hours[label] for label in COUNTS}
+            cells = (
+                job.name,
+                machine.name,
+                f"{1 / seconds:,.1f}",
+                slowest,
+                f"{second}, when {seconds / other:,.0f}x faster",
+                f"{hours['a million']:,.1f} h, ${dollars['a million']:,.2f}",
+                f"{-(-hours['a billion'] // DAY):,.0f} machines",
+                f"${dollars['a billion']:,.0f}",
+                f"${1e9 * job.written_bytes / 1e9 * DOLLARS_PER_GIGABYTE_MONTH:,.0f} a month",
+            )
+            rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
 
 
-def turning_point(machine: Machine, job: Job) -> str:
-    """Say how much faster the model would have to be for something else to hold the machine up."""
-    stages = machine.stages(job.read_bytes, job.written_bytes)
-    others = {name: seconds for name, seconds in stages.items() if name != "gpu"}
-    if not machine.gpus:
-        rest = (machine.decode_seconds + machine.write_seconds) / machine.cores
-        share = 1 - rest / stages["cores"]
-        return f"{machine.name}, {job.name}: the model is {share:.0%} of the cores' work; decoding and writing the rest"
-    slowest = max(others, key=lambda name: others[name])
-    factor = stages["gpu"] / others[slowest]
-    held = "the GPU holds it up" if factor > 1 else f"the {slowest} already hold it up"
-    return f"{machine.name}, {job.name}: {held}; GPU to {slowest} is {factor:.1f} to 1"
+def jobs(found: dict) -> list[Job]:
+    """Return the jobs of the table from what was measured."""
+    operations = {name: per_target(stages) for name, stages in found["operations"].items()}
+    paper = json.loads(PAPER_PAIR.read_text())
+    stages = {row["stage"]: row["seconds"] * paper["circumstances"]["threads"] for row in paper["rows"]}
+    models = {
+        "propagate, embedded": (found["propagate_seconds"], operations["embedded"], found["line_bytes"]),
+        "features, embedded": (found["features_seconds"], operations["embedded"], found["features_bytes"]),
+        "propagate, paper's": (per_target(stages), operations["paper"], found["line_bytes"]),
+    }
+    return [
+        Job(
+            name=f"{name}, {photo}",
+            decode_seconds=found["decode_seconds"][photo],
+            model_seconds=seconds,
+            model_operations=count,
+            read_bytes=found["read_bytes"][photo],
+            written_bytes=written,
+        )
+        for name, (seconds, count, written) in models.items()
+        for photo in PHOTOS
+    ]
+
+
+def per_target(stages: dict[str, float]) -> float:
+    """Return a target's share of a pair: the source is described once for all."""
+    return sum(
+        cost / 2 if stage in ("backbone", "features") else cost
+        for stage, cost in stages.items()
+        if stage != "whole pair"
+    )
+
+
+def measure() -> dict:
+    """Measure the embedded model on one thread, in processor time, which others on the machine lengthen little."""
+    import numpy as np
+    import torch
+    from PIL import Image
+
+    from mambamatcher import Matcher, presets
+    from mambamatcher.analysis.complexity import stages
+    from mambamatcher.apps.propagate import carry_each, read_references
+    from mambamatcher.benchmark.measure import circumstances
+    from mambamatcher.checkpoint import EMBEDDED
+    from mambamatcher.images import load_image
+    from mambamatcher.scale.sources import pictures, read_source
+    from mambamatcher.scale.work import Description
+
+    torch.set_num_threads(1)
+    sample = EMBEDDED.parent / "sample"
+    matcher = Matcher.from_pretrained()
+    references = read_references(matcher, [sample / "source.png"], sample / "points.json")
+    target, rng = load_image(sample / "target.png"), np.random.default_rng(0)
+    found: dict = {"circumstances": asdict(circumstances()), "decode_seconds": {}, "read_bytes": {}}
+    with tempfile.TemporaryDirectory() as folder:
+        for photo, size in PHOTOS.items():
+            paths = [Path(folder) / photo / f"{number}.jpg" for number in range(TARGETS)]
+            paths[0].parent.mkdir()
+            for path in paths:  # each with a grain of its own, as a camera's: a smooth picture is too small a file
+                pixels = np.asarray(target.resize(size, Image.Resampling.BICUBIC)) + rng.normal(0, 6, (*size[::-1], 3))
+                Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(path, quality=90)
+            found["decode_seconds"][photo] = share(lambda paths=paths: [matcher.read(path) for path in paths])
+            found["read_bytes"][photo] = sum(path.stat().st_size for path in paths) / TARGETS
+        small = next(iter(PHOTOS))
+        items, table_path = read_source(Path(folder) / small).items, Path(folder) / "features.parquet"
+        matcher.match(references[0].picture, target, references[0].points.points)  # what only the first one costs
+        lines: list[dict] = []
+        propagated = share(lambda: lines.extend(carry_each(matcher, references, pictures(items))))
+        work = Description(matcher.model, matcher.calibration)
+        described = share(lambda: work.write(items, table_path))
+        found |= {
+            "propagate_seconds": propagated - found["decode_seconds"][small],
+            "features_seconds": described - found["decode_seconds"][small],
+            "line_bytes": sum(len(json.dumps(line)) + 1 for line in lines) / TARGETS,
+            "features_bytes": table_path.stat().st_size / TARGETS,
+        }
+    found["operations"] = {
+        name: {stage.name: stage.flops for stage in stages(config)}
+        for name, config in (("embedded", matcher.config), ("paper", presets.paper()))
+    }
+    return found
+
+
+def share(work: Callable[[], object]) -> float:
+    """Return the processor seconds of all threads for one of the targets."""
+    begun = process_time()
+    work()
+    return (process_time() - begun) / TARGETS
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("costs", type=Path)
-    costs = json.loads(parser.parse_args().costs.read_text())
-    print(table(costs))
-    print()
-    for job in (Job(**each) for each in costs["jobs"]):
-        for machine in (Machine(**each) for each in costs["machines"]):
-            print(f"- {turning_point(machine, job)}")
+    parser.add_argument("--measure", action="store_true", help="measure anew instead of reading the last figures")
+    if parser.parse_args().measure:
+        RESULTS.write_text(json.dumps(measure(), indent=1) + "\n")
+    print(table(jobs(json.loads(RESULTS.read_text()))))
     return 0
 
 

@@ -10,6 +10,7 @@ from mambamatcher.apps.propagate import RESULTS, Reference, Summary, describe_ru
 from mambamatcher.config import to_dict
 from mambamatcher.data.records import Pair
 from mambamatcher.errors import InputError
+from mambamatcher.evaluation.predict import require_different_names
 from mambamatcher.evaluation.predictions import Header
 from mambamatcher.evaluation.predictors import MatcherPredictor, weights_hash
 from mambamatcher.files import write_atomically
@@ -54,11 +55,9 @@ def predict_with(engine: Engine) -> Callable[..., None]:
     ) -> None:
         _refuse_others(path, overwrite)
         matcher = predictor.matcher
-        work = Prediction(matcher.model, matcher.calibration, predictor.name)
-        names = [pair.name for pair in pairs]
-        if len(set(names)) < len(names):
-            raise InputError("two pairs have the same name; results could not be told apart")
-        parts = plan(path.parent, work.suffix, asdict(header), pairs, names, overwrite)
+        work = Prediction(matcher.model, matcher.calibration, predictor.name, predictor.flip_test)
+        require_different_names(pairs, header)
+        parts = plan(path.parent, work.suffix, asdict(header), pairs, [pair.name for pair in pairs], overwrite)
         run_missing(engine, work, parts, "pairs")
         _gather(path, asdict(header), parts)
 

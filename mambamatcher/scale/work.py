@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from mambamatcher.apps.propagate import Reference, carry_each
+from mambamatcher.apps.propagate import Reference, carry_each, read_each
 from mambamatcher.confidence import Calibration
 from mambamatcher.data.records import Pair
 from mambamatcher.errors import InputError
-from mambamatcher.evaluation.predict import predict_each, read_ahead
+from mambamatcher.evaluation.predict import predict_each
 from mambamatcher.evaluation.predictors import MatcherPredictor
-from mambamatcher.images import ImageLike
-from mambamatcher.matcher import Matcher, Picture
+from mambamatcher.matcher import Matcher
 from mambamatcher.model import MambaMatcher
 from mambamatcher.scale.parts import write_lines
 from mambamatcher.scale.sources import Item, pictures, require_parquet
@@ -54,11 +53,13 @@ class Prediction(Matching):
     """Predict the pairs of a benchmark."""
 
     name: str
+    flip_test: bool
     suffix: str = ".jsonl"
 
     def write(self, items: Sequence[Pair], path: Path) -> None:
         """Write one line a pair."""
-        write_lines(path, predict_each(MatcherPredictor(self.name, self.matcher), items))
+        predictor = MatcherPredictor(self.name, self.matcher, flip_test=self.flip_test)
+        write_lines(path, predict_each(predictor, items))
 
 
 @dataclass(frozen=True)
@@ -87,13 +88,7 @@ class Description(Matching):
                 writer.write_table(pyarrow.Table.from_pylist([row], schema))
 
     def _rows(self, items: Sequence[Item]) -> Iterator[dict[str, Any]]:
-        def read(item: tuple[str, ImageLike]) -> tuple[str, Picture | InputError]:
-            try:
-                return item[0], self.matcher.read(item[1])
-            except InputError as error:
-                return item[0], error
-
-        for name, picture in read_ahead(read, pictures(items)):
+        for name, picture in read_each(self.matcher, pictures(items)):
             # Parquet's text is UTF-8, which a file name need not be
             row = {"image": name.encode("utf-8", "replace").decode("utf-8")}
             if isinstance(picture, InputError):

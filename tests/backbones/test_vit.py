@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from torch import nn
 from torch.testing import assert_close
 
-from mambamatcher.backbones import VitConfig
+from mambamatcher.backbones import EfficientNetLiteConfig, ResNetConfig, VitConfig
 from mambamatcher.backbones.facets import FACETS, IMAGENET_MEAN, IMAGENET_STD
 from mambamatcher.backbones.vit import ARCHITECTURES
 from mambamatcher.errors import ConfigError, InputError, WeightsError
@@ -270,6 +270,23 @@ def test_frozen_but_for_the_last_blocks_that_are_to_be_tuned():
     assert trained == {"3"}
     assert all(p.requires_grad for p in tuned.projections.parameters())
     assert len(list(tuned.trainable_parameters())) == len(list(tuned.blocks()[3].parameters()))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        replace(TINY, trainable_blocks=5),
+        VitConfig(name="dinov2-registers-small", layers=(0,), weights="random", trainable_blocks=2),
+        EfficientNetLiteConfig(layers=(3, 4), weights="random", trainable_blocks=6),
+        ResNetConfig(layers=(3,), weights="random", trainable_blocks=5),
+    ],
+)
+def test_one_block_more_than_there_are_tunes_the_stem_and_nothing_that_gets_no_gradient(config):
+    backbone = config.build()
+    backbone(torch.rand(2, 3, 112, 112)).square().sum().backward()
+    tuned = [parameter for parameter in backbone.parameters() if parameter.requires_grad]
+    assert {id(parameter) for parameter in backbone.stem()} < {id(parameter) for parameter in tuned}
+    assert all(parameter.grad is not None for parameter in tuned)
 
 
 @pytest.mark.parametrize(
