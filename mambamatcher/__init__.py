@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from mambamatcher.collection import collection_paused
 from mambamatcher.version import __version__
 
 if TYPE_CHECKING:
@@ -24,8 +25,9 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     """Import what is asked for, when it is asked for: `import mambamatcher` itself loads nothing heavy."""
-    if name == "presets":
-        return import_module("mambamatcher.presets")
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+    with collection_paused():
+        if name == "presets":
+            return import_module("mambamatcher.presets")
+        if name in _HOMES:
+            return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'mambamatcher' has no attribute {name!r}")

@@ -54,9 +54,7 @@ def push_to_hub(model: MambaMatcher, hub_id: str, private: bool = False) -> str:
 
 def load_pretrained(source: str | PathLike[str]) -> MambaMatcher:
     """Read a model that `save_pretrained` wrote, from its folder or by its hub id `owner/name`."""
-    folder = Path(source).expanduser()
-    if not folder.exists() and isinstance(source, str) and re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", source):
-        folder = download(source, then="give that folder in its place")
+    folder = find_pretrained(source)
     for name in (WEIGHTS, CONFIG):
         if not (folder / name).is_file():
             raise WeightsError(f"{folder} is not a saved model: it has no {name}")
@@ -77,6 +75,14 @@ def load_pretrained(source: str | PathLike[str]) -> MambaMatcher:
     model.config = config
     load_exactly(model, state, str(folder))
     return model.eval()
+
+
+def find_pretrained(source: str | PathLike[str]) -> Path:
+    """Return the folder that is meant, downloaded if it is a hub id that no folder has as its name."""
+    folder = Path(source).expanduser()
+    if not folder.exists() and isinstance(source, str) and re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", source):
+        return download(source, then="give that folder in its place")
+    return folder
 
 
 def reconfigured(model: MambaMatcher, config: ModelConfig) -> MambaMatcher:

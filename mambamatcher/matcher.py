@@ -17,7 +17,7 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from mambamatcher.cache import DiskCache, MemoryCache, digest, stamp
-from mambamatcher.checkpoint import EMBEDDED, load_pretrained
+from mambamatcher.checkpoint import EMBEDDED, find_pretrained, load_pretrained
 from mambamatcher.confidence import Calibration, dense_agreement, load_calibration
 from mambamatcher.config import override, to_dict
 from mambamatcher.features.conv import ConvAggregator
@@ -112,9 +112,9 @@ class Matcher:
     @classmethod
     def from_pretrained(cls, folder: str | PathLike[str] | None = None, **options: Unpack[Options]) -> "Matcher":
         """Load a saved model, with its `calibration.json` where there is one; without a folder, the embedded one."""
-        folder = EMBEDDED if folder is None else folder
-        options.setdefault("calibration", load_calibration(Path(folder).expanduser()))
-        return cls(load_pretrained(folder), **options)
+        found = find_pretrained(EMBEDDED if folder is None else folder)
+        options.setdefault("calibration", load_calibration(found))
+        return cls(load_pretrained(found), **options)
 
     def match(
         self, source: Readable, target: Readable, points: ArrayLike, *, top_k: int = 1, flip_test: bool = False

@@ -4,8 +4,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from mambamatcher import MambaMatcher, presets
-from mambamatcher.checkpoint import load_pretrained, push_to_hub, save_pretrained
+from mambamatcher import MambaMatcher, Matcher, presets
+from mambamatcher.checkpoint import EMBEDDED, load_pretrained, push_to_hub, save_pretrained
+from mambamatcher.confidence import Calibration, load_calibration
 from mambamatcher.errors import WeightsError
 
 
@@ -34,6 +35,8 @@ def test_what_is_pushed_to_the_hub_loads_by_its_id(model, tmp_path, monkeypatch)
     monkeypatch.setattr("huggingface_hub.snapshot_download", lambda hub_id, **_: str(hub[hub_id]))
     assert push_to_hub(model, "someone/tiny") == "hub:someone/tiny"
     assert same(load_pretrained("someone/tiny"), model)
+    shutil.copy(EMBEDDED / "calibration.json", hub["someone/tiny"])
+    assert Matcher.from_pretrained("someone/tiny").calibration == load_calibration(EMBEDDED) != Calibration()
 
 
 @pytest.mark.parametrize("source", ["someone/unknown", "nowhere", "a/b/c"])

@@ -112,7 +112,7 @@ def download(hub_id: str, then: str = "pass backbone.weights=FOLDER") -> Path:
 
     with _quiet():
         try:
-            return Path(snapshot_download(hub_id, allow_patterns=["config.json", "*.safetensors"]))
+            return Path(snapshot_download(hub_id, allow_patterns=["config.json", "calibration.json", "*.safetensors"]))
         except (OSError, ValueError, HfHubHTTPError) as error:
             raise WeightsError(
                 f"weights of the hub model {hub_id!r} are not on this machine and could not be downloaded; where there "

@@ -79,5 +79,5 @@ def plot(report: Report, path: Path) -> None:
         xlabel="side of both images, pixels", ylabel="seconds a pair", title=f"{report.preset}: time and resolution"
     )
     axes.set_xticks(sides)
-    axes.legend(loc="upper left")
+    axes.legend(loc="upper right")
     figure.savefig(path, dpi=120)

@@ -49,10 +49,16 @@ class Mamba(nn.Module):
         self.conv1d = nn.Conv1d(inner, inner, settings.conv, groups=inner, padding=settings.conv - 1)
         self.x_proj = nn.Linear(inner, self.rank + 2 * settings.state, bias=False)
         self.dt_proj = nn.Linear(self.rank, inner)
-        self.A_log = nn.Parameter(torch.arange(1.0, settings.state + 1).log().repeat(inner, 1))
+        self.A_log = nn.Parameter(torch.empty(inner, settings.state))
         self.D = nn.Parameter(torch.ones(inner))
         self.out_proj = nn.Linear(inner, width, bias=False)
         self.direction_B = nn.Parameter(torch.zeros(directions, settings.state)) if directions else None
+        if not self.A_log.is_meta:  # nothing to fill there, and torch would import its compiler to seem to
+            self._initialise()
+
+    def _initialise(self) -> None:
+        with torch.no_grad():
+            self.A_log.copy_(torch.arange(1.0, self.state + 1).log())
         self._initialise_delta()
 
     def _initialise_delta(self, low: float = 1e-3, high: float = 1e-1) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 
 import numba
 
+from mambamatcher.collection import collection_paused
+
 logger = logging.getLogger(__name__)
 
 # Not "fastmath": NaN must stay NaN, adding a large number to round must not be simplified away, and a recompilation
@@ -54,7 +56,8 @@ class Kernel:
                 )
                 notice.start()
                 try:
-                    dispatcher.compile(self._signature)
+                    with collection_paused():
+                        dispatcher.compile(self._signature)
                     dispatcher.disable_compile()  # other layouts are converted, not compiled for
                 finally:
                     notice.cancel()
