@@ -128,7 +128,7 @@ def plot(curves: dict[str, list[tuple[int, float]]], path: Path) -> None:
     for axis, (label, samples) in zip(axes[0], curves.items(), strict=True):
         axis.plot(*zip(*samples, strict=True))
         axis.set(xlabel=label, ylabel="resident memory, MB", title=f"growth after warm-up {growth(samples):+.1%}")
-        axis.set_ylim(bottom=0)
+        axis.set_ylim(0, 1.2 * max(megabytes for _, megabytes in samples))
     figure.tight_layout()
     figure.savefig(path, dpi=110)
 

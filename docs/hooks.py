@@ -2,12 +2,15 @@
 of `benchmarks/results`, lists pages that are there, and refuses a page that would load anything from elsewhere.
 """
 
+import logging
 import re
 from pathlib import Path
 from typing import Any
 
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
+from typer import Context
+from typer.main import get_command
 
 COMMANDS = "<!-- every command -->"
 MEASURED = "measured"
@@ -17,6 +20,12 @@ _ELSEWHERE = re.compile(
     r"<(?:script|img|iframe|link|source)\b[^>]*?\b(?:src|href)=[\"']?(?:https?:)?//[^\"'\s>]*", re.I
 )
 _OUTSIDE = re.compile(r"\]\(((?:\.\./)+)benchmarks/results/([\w-]+\.md)\)")
+
+
+def on_startup(command: str, dirty: bool) -> None:
+    """Let warnings through `--quiet`, which would keep them from `--strict` too: nothing would ever be refused."""
+    logger = logging.getLogger("mkdocs")
+    logger.setLevel(min(logger.level, logging.WARNING))
 
 
 def on_config(config: Any) -> Any:
@@ -55,8 +64,6 @@ def on_post_page(output: str, page: Any, config: Any) -> str:
 
 def describe_commands() -> str:
     """Return every command of the command line with its options, as Markdown."""
-    from typer.main import get_command
-
     from mambamatcher.cli import app
 
     return "\n".join(_describe(get_command(app), ""))
@@ -70,35 +77,18 @@ def _describe(command: Any, name: str) -> list[str]:
     lines = [f"## {name}", "", *(" ".join(part.split()) + "\n" for part in text.strip().split("\n\n"))]
     if example:
         lines += ["```bash", " ".join(example.split()), "```", ""]
-    lines += ["| | default | |", "|---|---|---|"]
-    for parameter in command.params:
-        if parameter.name != "help":
-            cells = (_written(parameter), _default(parameter), getattr(parameter, "help", "") or "")
-            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    lines += ["| write | meaning |", "|---|---|", *(_row(parameter, Context(command)) for parameter in command.params)]
     return [*lines, ""]
 
 
-def _written(parameter: Any) -> str:
+def _row(parameter: Any, context: Context) -> str:
+    """Make a row of what `--help` says of an argument or option: what is written, and what it means."""
+    written, said = parameter.get_help_record(context)
+    written = written.partition(" / --no-")[0].replace(" range>", ">")
+    written = re.sub(r"<list\[(.+)\]>", r"<\1> ...", written)
     if parameter.param_type_name == "argument":
-        metavar = parameter.metavar or parameter.name.upper()
-        return f"`{metavar}`"
-    flag = getattr(parameter, "is_flag", False)
-    options = [each for each in parameter.opts if each.startswith("--")]
-    choices = getattr(parameter.type, "choices", None)
-    kind = "" if flag else f" {'|'.join(choices) if choices else parameter.type.name.upper()}"
-    return f"`{options[0]}{kind}`" + (", repeatable" if parameter.multiple else "")
-
-
-def _default(parameter: Any) -> str:
-    if parameter.required:
-        return "required"
-    default = parameter.default
-    if (
-        default is None
-        or default is False
-        or default == ()
-        or callable(default)
-        or type(default).__name__ == "Sentinel"
-    ):
-        return ""
-    return f"`{getattr(default, 'value', default)}`"
+        written = written.partition(" <")[0].upper()
+    meaning, _, limits = said.partition("  [")
+    if limits and not limits.startswith("default: no-"):
+        meaning += f" *{limits.removesuffix(']')}*"
+    return f"| `{written}` | {meaning.replace('|', '&#124;')} |"

@@ -1,31 +1,34 @@
 """Training the rows of a table one after the other; a finished row is a file, and is never trained again."""
 
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
-import numpy as np
-
 from mambamatcher.analysis.beginnings import write_beginning
-from mambamatcher.analysis.results import MEASURED, Cell, Row, write_text
+from mambamatcher.analysis.cached_model import CachedMambaMatcher
+from mambamatcher.analysis.results import write_text
 from mambamatcher.analysis.trained_rows import Base, TrainedRow
+from mambamatcher.checkpoint import load_pretrained
 from mambamatcher.config import to_dict
 from mambamatcher.data.benchmarks import read_pairs
 from mambamatcher.errors import InputError
-from mambamatcher.evaluation.compare import RESAMPLES, sign_flip_test
 from mambamatcher.evaluation.predictors import MatcherPredictor
 from mambamatcher.evaluation.report import Report
 from mambamatcher.evaluation.run import Request, evaluate
-from mambamatcher.evaluation.score import bootstrap_weights
 from mambamatcher.matcher import Matcher
+from mambamatcher.training.cache import FeatureCache
 from mambamatcher.training.data import TrainingPairs
+from mambamatcher.training.recipe import Recipe
 from mambamatcher.training.run import Hardware, train
 
 ALPHAS = (0.05, 0.10, 0.15)
 VALIDATION_PAIRS = 20  # only to see in the log that a row learns; nothing is chosen by it
+KEPT_BYTES = 2 * 2**30  # of memory, so that no picture of a split is described twice
 Outcome = dict[str, Any]
 
 
@@ -41,14 +44,24 @@ class Ablation:
     limit: int | None = None  # of evaluated pairs
 
 
-def run_rows(rows: Sequence[TrainedRow], ablation: Ablation) -> list[list[Outcome]]:
-    """Return each row's outcomes, one a seed; those that are not there yet are trained."""
-    return [[_outcome(row, seed, ablation) for seed in range(row.seeds)] for row in rows]
+def train_rows(rows: Sequence[TrainedRow], ablation: Ablation) -> None:
+    """Train what is not finished yet; any number of processes may do so at once, each row is trained by one."""
+    missing = [(row, seed) for row in rows for seed in range(row.seeds) if not _path(row, seed, ablation).exists()]
+    if not missing:
+        return
+    pairs = TrainingPairs(
+        train=read_pairs(*ablation.base.training, ablation.root, check_images=False).pairs,
+        validation=read_pairs(*ablation.base.evaluations[0], ablation.root).pairs[:VALIDATION_PAIRS],
+    )
+    elsewhere = [each for each in missing if not _train_row(*each, pairs, ablation, wait=False)]
+    for row, seed in elsewhere:
+        _train_row(row, seed, pairs, ablation, wait=True)
 
 
-def _outcome(row: TrainedRow, seed: int, ablation: Ablation) -> Outcome:
-    path = ablation.results / f"{row.key}-seed{seed}.json"
-    if path.exists():
+def finished(row: TrainedRow, ablation: Ablation) -> list[Outcome]:
+    """Return a row's outcomes so far, one a seed, and see that they were made as is asked."""
+    outcomes = []
+    for path in filter(Path.exists, (_path(row, seed, ablation) for seed in range(row.seeds))):
         outcome = json.loads(path.read_text(encoding="utf-8"))
         asked = {"base": ablation.base.name, "steps": ablation.steps, "limit": ablation.limit}
         for key, value in asked.items():
@@ -57,31 +70,53 @@ def _outcome(row: TrainedRow, seed: int, ablation: Ablation) -> Outcome:
                     f"{path} was made with {key} {outcome[key]}, not {value}; rows of one table must be alike: "
                     f"choose another --out or remove the file"
                 )
-        return outcome
-    outcome = _train_and_evaluate(row, seed, ablation)
-    write_text(path, json.dumps(outcome) + "\n")
-    return outcome
+        outcomes.append(outcome)
+    return outcomes
 
 
-def _train_and_evaluate(row: TrainedRow, seed: int, ablation: Ablation) -> Outcome:
-    base, folder = ablation.base, ablation.runs / f"{row.key}-seed{seed}"
+def _path(row: TrainedRow, seed: int, ablation: Ablation) -> Path:
+    return ablation.results / f"{row.key}-seed{seed}.json"
+
+
+def _train_row(row: TrainedRow, seed: int, pairs: TrainingPairs, ablation: Ablation, *, wait: bool) -> bool:
+    """Train a row unless it is finished; false if another process is at it and we are not to wait."""
+    path, folder = _path(row, seed, ablation), ablation.runs / f"{row.key}-seed{seed}"
+    folder.mkdir(parents=True, exist_ok=True)
+    with _claim(folder / "lock", wait) as ours:
+        if ours and not path.exists():
+            write_text(path, json.dumps(_train_and_evaluate(row, seed, pairs, folder, ablation)) + "\n")
+    return ours
+
+
+@contextmanager
+def _claim(path: Path, wait: bool) -> Iterator[bool]:
+    """Hold a lock that the system gives back when a process ends, however it ends."""
+    with path.open("w") as file:
+        try:
+            flock(file, LOCK_EX if wait else LOCK_EX | LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True
+
+
+def _train_and_evaluate(row: TrainedRow, seed: int, pairs: TrainingPairs, folder: Path, ablation: Ablation) -> Outcome:
+    base, begun = ablation.base, time.process_time()
     recipe = base.configured(row, seed, ablation.steps)
     if base.embedded:
         recipe = replace(recipe, start=str(folder / "beginning"))
-        if not (folder / "beginning").exists():
-            write_beginning(recipe.model, folder / "beginning", seed, new_features=row.new_features)
-    pairs = TrainingPairs(
-        train=read_pairs(*base.training, ablation.root).pairs,
-        validation=read_pairs(*base.evaluations[0], ablation.root).pairs[:VALIDATION_PAIRS],
-    )
-    begun = (folder / "recipe.json").exists()
-    matcher = Matcher.from_pretrained(train(recipe, pairs, folder, Hardware(), resume=begun))
-    predictor = MatcherPredictor(row.key, matcher)
+        write_beginning(recipe.model, folder / "beginning", seed, new_features=row.new_features)
+    if recipe.cache_gigabytes:
+        _share_features(folder / "features", ablation.runs / "features")
+    model = train(recipe, pairs, folder, Hardware(), resume=(folder / "recipe.json").exists())
+    trained = time.process_time()
+    matcher = _matcher(model, recipe, ablation.runs / "features")
     reports = {}
     for dataset, split in base.evaluations:
         output = folder / f"{dataset}-{split}"
         request = Request(dataset=dataset, split=split, output=output, root=ablation.root, limit=ablation.limit)
-        reports[f"{dataset} {split}"] = _kept(evaluate(predictor, replace(request, alphas=ALPHAS)))
+        report = evaluate(MatcherPredictor(row.key, matcher), replace(request, alphas=ALPHAS))
+        reports[f"{dataset} {split}"] = _kept(report)
     return {
         "row": row.key,
         "seed": seed,
@@ -89,8 +124,24 @@ def _train_and_evaluate(row: TrainedRow, seed: int, ablation: Ablation) -> Outco
         "steps": ablation.steps,
         "limit": ablation.limit,
         "recipe": to_dict(replace(recipe, start="the embedded model" if base.embedded else None)),
+        # of the attempt that finished it
+        "cpu_seconds": {"training": trained - begun, "evaluation": time.process_time() - trained},
         "evaluations": reports,
     }
+
+
+def _share_features(own: Path, shared: Path) -> None:
+    """Let a run keep its features where all runs do: they have the same frozen backbone."""
+    shared.mkdir(exist_ok=True)
+    if not own.exists():
+        own.symlink_to(shared.resolve(), target_is_directory=True)
+
+
+def _matcher(folder: Path, recipe: Recipe, features: Path) -> Matcher:
+    model = load_pretrained(folder)
+    if recipe.cache_gigabytes:
+        model = CachedMambaMatcher(model, FeatureCache(features, model.backbone, recipe.cache_gigabytes))
+    return Matcher(model, cache_bytes=KEPT_BYTES)
 
 
 def _kept(report: Report) -> dict[str, Any]:
@@ -106,41 +157,3 @@ def _kept(report: Report) -> dict[str, Any]:
         "keypoints": [len(pair) for pair in errors],
         "right": right,
     }
-
-
-def outcome_rows(row: TrainedRow, outcomes: Sequence[Outcome]) -> list[Row]:
-    """Return a line for each evaluation: the mean over seeds, with an interval over pairs."""
-    lines = []
-    for where, first in outcomes[0]["evaluations"].items():
-        shares = pair_shares(outcomes, where)
-        low, high = np.quantile(_resampled(shares), [0.025, 0.975], axis=0)
-        cells = tuple(
-            Cell(value=100 * value, low=100 * bottom, high=100 * top)
-            for value, bottom, top in zip(shares.mean(axis=0), low, high, strict=True)
-        )
-        spread = [100 * mean(pair_shares([each], where)[:, 1]) for each in outcomes]
-        seeds = "1 seed" if len(outcomes) == 1 else f"seeds {', '.join(f'{value:.1f}' for value in spread)} at 0.10"
-        protocol = f"{where}, {first['protocol']}, {first['pairs']} pairs; {outcomes[0]['steps']} steps, {seeds}"
-        lines.append(Row(name=f"{row.paper} ({where})", origin=MEASURED, protocol=protocol, cells=cells))
-    return lines
-
-
-def pair_shares(outcomes: Sequence[Outcome], where: str) -> np.ndarray:
-    """Return each pair's share of right keypoints, `[pair, alpha]`, averaged over seeds."""
-    found = [each["evaluations"][where] for each in outcomes]
-    return np.mean([np.array(each["right"]) / np.array(each["keypoints"])[:, None] for each in found], axis=0)
-
-
-def difference_line(first: tuple[str, np.ndarray], second: tuple[str, np.ndarray], where: str) -> str:
-    """Say how much more the second row gets right than the first at 0.10, pair by pair, and how sure that is."""
-    change = (second[1] - first[1])[:, 1:2]
-    low, high = 100 * np.quantile(_resampled(change), [0.025, 0.975])
-    p = sign_flip_test(change, RESAMPLES, 0)[0]
-    return (
-        f"{where}: {second[0]} against {first[0]}: {100 * change.mean():+.2f} points of PCK@0.10 "
-        f"(95 % interval {low:+.2f} to {high:+.2f} over pairs, p = {p:.2g})."
-    )
-
-
-def _resampled(values: np.ndarray) -> np.ndarray:
-    return bootstrap_weights(len(values), RESAMPLES, 0).numpy() @ values / len(values)

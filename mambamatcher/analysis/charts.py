@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 
-from mambamatcher.analysis.results import QUOTED, Cell, TableResult
+from mambamatcher.analysis.results import QUOTED, Cell, Row, TableResult
 from mambamatcher.viz.heatmaps import overlay_heatmap
 
 RIGHT, WRONG, ASKED = "#009e73", "#d55e00", "#ffd700"
@@ -17,36 +17,46 @@ _PANEL = 320  # pixels of a panel's longer side
 
 
 def table_chart(result: TableResult) -> Figure:
-    """Draw the headline column: the paper's numbers hollow, ours filled, with their intervals."""
-    shown = [row for row in result.rows if isinstance(row.cells[result.headline].value, float | int)]
-    if not shown:
+    """Draw the headline column, a panel for each protocol: the paper's numbers hollow, ours filled with intervals."""
+    groups = {}
+    for key, rows in result.groups().items():
+        shown = [row for row in rows if isinstance(row.cells[result.headline].value, float | int)]
+        if shown:
+            groups[key] = shown
+    if not groups:
         return _words(result)
-    figure = Figure(figsize=(8, 1.2 + 0.27 * len(shown)), layout="constrained")
-    axes = figure.subplots()
-    for place, row in enumerate(shown):
-        cell = row.cells[result.headline]
-        quoted = row.origin == QUOTED
-        colour = _QUOTED_COLOUR if quoted else _OWN_COLOUR
-        axes.errorbar(
-            _number(cell),
-            place,
-            xerr=None if cell.low is None or cell.high is None else _whiskers(cell),
-            fmt="o",
-            color=colour,
-            markerfacecolor="white" if quoted else colour,
-            label=row.origin,
-        )
-    values = [_number(row.cells[result.headline]) for row in shown]
-    if min(values) > 0 and max(values) / min(values) > 50:
-        axes.set_xscale("log")
-    axes.set_yticks(range(len(shown)), [row.name for row in shown], fontsize=8)
-    axes.invert_yaxis()
-    axes.grid(axis="x", alpha=0.3)
-    axes.set(xlabel=result.columns[result.headline])
-    axes.set_title(result.title, fontsize=10)
-    handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-    axes.legend(handles.values(), handles.keys(), fontsize=8)
+    heights = [len(rows) + 1.5 for rows in groups.values()]
+    figure = Figure(figsize=(8, 0.8 + 0.27 * sum(heights)), layout="constrained")
+    figure.suptitle(f"{result.title}: {result.columns[result.headline]}", fontsize=11)
+    spans = [_span(rows, result.headline) for rows in groups.values()]
+    overlap = max(low for low, _ in spans) <= min(high for _, high in spans)
+    panels = figure.subplots(len(groups), squeeze=False, sharex=overlap, height_ratios=heights)[:, 0]
+    for panel, ((origin, protocol), rows) in zip(panels, groups.items(), strict=True):
+        panel.tick_params(labelbottom=True)
+        _draw_rows(panel, rows, result.headline)
+        panel.set_title(f"{origin}: {protocol}", fontsize=7, loc="left", wrap=True)
     return figure
+
+
+def _span(rows: Sequence[Row], column: int) -> tuple[float, float]:
+    values = [_number(row.cells[column]) for row in rows]
+    return min(values), max(values)
+
+
+def _draw_rows(panel: Axes, rows: Sequence[Row], column: int) -> None:
+    for place, row in enumerate(rows):
+        cell, quoted = row.cells[column], row.origin == QUOTED
+        colour = _QUOTED_COLOUR if quoted else _OWN_COLOUR
+        whiskers = None if cell.low is None or cell.high is None else _whiskers(cell)
+        fill = "white" if quoted else colour
+        panel.errorbar(_number(cell), place, xerr=whiskers, fmt="o", color=colour, markerfacecolor=fill)
+    low, high = _span(rows, column)
+    if low > 0 and high / low > 50:
+        panel.set_xscale("log")
+    panel.set_yticks(range(len(rows)), [row.name for row in rows], fontsize=8)
+    panel.set_ylim(len(rows) - 0.5, -0.5)
+    panel.tick_params(axis="x", labelsize=8)
+    panel.grid(axis="x", alpha=0.3)
 
 
 def picture_grid(rows: int, columns: int) -> tuple[Figure, np.ndarray]:
@@ -65,7 +75,7 @@ def show_points(
     shown, scale = _small(picture)
     panel.imshow(np.asarray(shown))
     x, y = points.T * scale
-    panel.scatter(x, y, s=26, c=list(colours), edgecolors="black", linewidths=0.8)
+    panel.scatter(x, y, s=36, c=list(colours), edgecolors="black", linewidths=0.8)
     panel.set_title(title, fontsize=8)
 
 
@@ -78,8 +88,8 @@ def show_heat(
 ) -> None:
     """Show scores over a picture, from their lowest to their highest, with a ring at the truth."""
     shown, scale = _small(picture)
-    # squared, so that the upper end of the range stands out; a constant map stays dark
-    heat = ((scores - scores.min()) / max(scores.max() - scores.min(), 1e-12)) ** 2
+    # a high power, so that only the upper end of the range stands out; a constant map stays dark
+    heat = ((scores - scores.min()) / max(scores.max() - scores.min(), 1e-12)) ** 6
     panel.imshow(np.asarray(overlay_heatmap(shown, heat)))
     panel.scatter(truth[0] * scale, truth[1] * scale, s=60, facecolors="none", edgecolors="white", linewidths=1.5)
     panel.set_title(title, fontsize=8)
@@ -104,12 +114,12 @@ def _whiskers(cell: Cell) -> list[list[float]]:
 
 def _words(result: TableResult) -> Figure:
     """Draw a table that holds only words."""
-    figure = Figure(figsize=(9, 0.8 + 0.32 * len(result.rows)), layout="constrained")
+    figure = Figure(figsize=(7, 0.6 + 0.2 * len(result.rows)), layout="constrained")
     axes = figure.subplots()
     axes.set_axis_off()
     axes.set_title(f"{result.title} ({QUOTED})", fontsize=10)
     text = [[row.name, *map(str, row.cells)] for row in result.rows]
-    drawn = axes.table(text, colLabels=["row", *result.columns], loc="center", cellLoc="left")
+    drawn = axes.table(text, colLabels=["row", *result.columns], loc="upper center", cellLoc="left", colLoc="left")
     drawn.auto_set_font_size(False)
     drawn.set_fontsize(7)
     drawn.auto_set_column_width(list(range(len(result.columns) + 1)))

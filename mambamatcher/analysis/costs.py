@@ -58,7 +58,7 @@ def resolution_rows(levels: int, grids: dict[int, int]) -> list[Row]:
             for name in ("Mamba + similarity-aware scan", "FastFormer"):
                 module = AGGREGATIONS[name].build(levels).eval().to(device())
                 cost = _measure(partial(module, correlation))[1]
-                cells = (Cell(value=float(grid)), *cost)
+                cells = (Cell(value=grid), *cost)
                 rows.append(Row(name=f"{name}, side {side}", origin=MEASURED, protocol=_how(), cells=cells))
     return rows
 
@@ -71,23 +71,23 @@ def flop_rows(config: ModelConfig) -> list[Row]:
     for name, aggregation in AGGREGATIONS.items():
         rows[name] = next(s.flops for s in stages(replace(config, correlation=aggregation)) if s.name == "correlation")
     return [
-        Row(name=name, origin=COMPUTED, protocol=how, cells=(Cell(value=flops / 1e9), Cell()))
-        for name, flops in rows.items()
+        Row(name=name, origin=COMPUTED, protocol=how, cells=(Cell(value=flops / 1e9),)) for name, flops in rows.items()
     ]
 
 
 def _measure(compute: Callable[[], Any]) -> tuple[Any, tuple[Cell, Cell]]:
-    """Return the result, and the peak memory (of a GPU) and shortest time of some runs after a first one."""
+    """Return the result, and the peak memory (of a GPU) and the least time of some runs after a first one."""
     result, seconds = compute(), []
     on_gpu = torch.cuda.is_available()
+    clock = time.perf_counter if on_gpu else time.process_time  # which others on the machine do not lengthen
     if on_gpu:
         torch.cuda.reset_peak_memory_stats()
     for _ in range(RUNS):
         _wait(on_gpu)
-        begun = time.perf_counter()
+        begun = clock()
         result = compute()
         _wait(on_gpu)
-        seconds.append(time.perf_counter() - begun)
+        seconds.append(clock() - begun)
     memory = Cell(value=torch.cuda.max_memory_allocated() / 1e9) if on_gpu else Cell()
     return result, (memory, Cell(value=1000 * min(seconds)))
 
@@ -103,5 +103,9 @@ def _row(name: str, module: torch.nn.Module, cost: tuple[Cell, Cell]) -> Row:
 
 
 def _how() -> str:
-    where = torch.cuda.get_device_name() if torch.cuda.is_available() else f"CPU, {torch.get_num_threads()} threads"
+    where = (
+        torch.cuda.get_device_name()
+        if torch.cuda.is_available()
+        else f"CPU time over {torch.get_num_threads()} thread(s)"
+    )
     return f"{where}; this module alone, best of {RUNS} runs after a first one"

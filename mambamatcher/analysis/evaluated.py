@@ -65,12 +65,11 @@ def protocol(reports: Sequence[Report], how: str) -> str:
 
 
 def main_rows(evaluation: Evaluation) -> list[Row]:
-    """Measure PF-PASCAL and SPair-71k, with the median time of a pair on this machine."""
+    """Measure PF-PASCAL and SPair-71k; time and memory are for `mambamatcher benchmark pair`, on a quiet machine."""
     pascal, spair = (evaluation.report(name) for name in ("pf-pascal", "spair"))
-    side = Cell(value=str(evaluation.matcher.config.side))
-    time = Cell(value=1000 * (spair["seconds_per_pair"] or 0.0))
-    found = (side, *cells(pascal, "img"), *cells(spair, "bbox"), time, Cell())
-    return [_row(evaluation.name, [pascal, spair], "alpha_img and alpha_bbox, per image, time on this CPU", found)]
+    side = Cell(value=evaluation.matcher.config.side)
+    found = (side, *cells(pascal, "img"), *cells(spair, "bbox"), Cell(), Cell())
+    return [_row(evaluation.name, [pascal, spair], "alpha_img and alpha_bbox, per image", found)]
 
 
 def per_point_rows(evaluation: Evaluation) -> list[Row]:
@@ -113,9 +112,8 @@ def resolution_rows(evaluation: Evaluation) -> list[Row]:
         side = grid * model.backbone.stride
         matcher = Matcher(reconfigured(model, replace(model.config, side=side)))
         report = replace(evaluation, matcher=matcher).report("spair")
-        found = [Cell(value=float(grid)), *cells(report, "bbox")]
-        how = f"alpha_bbox, per image; {1000 * (report['seconds_per_pair'] or 0.0):.0f} ms a pair on this CPU"
-        rows.append(_row(f"{evaluation.name}, side {side}", [report], how, found))
+        found = [Cell(value=grid), *cells(report, "bbox")]
+        rows.append(_row(f"{evaluation.name}, side {side}", [report], "alpha_bbox, per image", found))
     return rows
 
 

@@ -35,6 +35,7 @@ class Census:
 
     keypoints: int
     wrong: int
+    wrong_with_side: int  # those whose name says left or right: only they can be found on the other side
     failures: list[Failure]
 
     def count(self, kind: str) -> int:
@@ -44,16 +45,17 @@ class Census:
 
 def find_failures(matcher: Matcher, pairs: Sequence[Pair], alpha: float) -> Census:
     """Match every pair and sort what is wrong."""
-    keypoints, wrong = 0, 0
+    keypoints, wrong, wrong_with_side = 0, 0, 0
     failures: list[Failure] = []
     for pair in pairs:
         case = open_case(matcher, pair)
         predicted = predicted_points(case, matcher.model)
         right = is_right(case, predicted, alpha)
         keypoints, wrong = keypoints + len(right), wrong + int((~right).sum())
+        wrong_with_side += sum(has_side(pair.names[k]) for k in np.flatnonzero(~right))
         if not right.all():
             failures += _failures_of(matcher, case, predicted, np.flatnonzero(~right), alpha)
-    return Census(keypoints, wrong, failures)
+    return Census(keypoints, wrong, wrong_with_side, failures)
 
 
 def _failures_of(

@@ -47,14 +47,17 @@ def levels(subject: Subject) -> FigureResult:
     after = refined_levels(model.correlation, case.correlation)
     radius = model.config.transfer.radius
     blocks = [scores_of_point(case, maps, 0, radius) for maps in (case.correlation[0], after)]
+    with torch.no_grad():
+        final = scores_of_point(case, model.correlation(case.correlation), 0, radius)[0]
     count = len(after)
-    rows = -(-count // 4)
-    figure, panels = picture_grid(rows, 9)
-    agreement = []
+    figure, panels = picture_grid(1 + -(-count // 4), 9)
+    show_pair(panels[0, 1:3], case, 0)
+    show_heat(panels[0, 5], case.target, final, case.truth[0], "refined, all levels")
     for block, (maps, name) in enumerate(zip(blocks, ("before", "after"), strict=True)):
         for level in range(count):
-            panel = panels[level // 4, level % 4 + 5 * block]
-            show_heat(panel, case.target, maps[level], case.truth[0], f"{name} {level + 1}")
+            panel = panels[1 + level // 4, level % 4 + 5 * block]
+            show_heat(panel, case.target, maps[level], case.truth[0], f"{name}, level {level + 1}")
+    agreement = []
     weights = model.correlation.get_submodule("project").get_parameter("weight")[0].tolist()
     for before, later in zip(*blocks, strict=True):
         agreement.append(float(np.corrcoef(before.ravel(), later.ravel())[0, 1]))
@@ -85,15 +88,20 @@ def removal(subject: Subject) -> FigureResult:
                 refined = model.correlation(remove_strongest(case.correlation, share))
             scores = scores_of_point(case, refined, 0, model.config.transfer.radius)[0]
             show_heat(panel, case.target, scores, case.truth[0], f"without top {100 * share:g} %")
-    plot = panels[0, -1]
-    plot.set_axis_on()
+    for panel in panels[:, -1]:
+        panel.remove()
+    plot = figure.add_subplot(panels[0, 0].get_gridspec()[:, -1])
+    plot.set_box_aspect(1)
     plot.errorbar(
         [100 * each["removed"] for each in curve],
         [each["pck"] for each in curve],
         yerr=[[each["pck"] - each["low"] for each in curve], [each["high"] - each["pck"] for each in curve]],
         marker="o",
     )
-    plot.set_title("PCK@0.10 against % removed", fontsize=8)
+    plot.set_xticks([100 * share for share in SHARES])
+    plot.set_xlabel("% of the strongest scores removed", fontsize=7)
+    plot.set_title("PCK@0.10", fontsize=8)
+    plot.tick_params(labelsize=7)
     values = ", ".join(
         f"{100 * each['removed']:g} % {each['pck']:.1f} ({each['low']:.1f} to {each['high']:.1f})" for each in curve
     )
@@ -129,6 +137,10 @@ def attribution(subject: Subject) -> FigureResult:
             drawn = curve[:: max(1, len(curve) // 500)]
             row[2].plot(np.linspace(0, 1, len(drawn)), drawn, label=f"{order}, AUC {areas[order][-1]:.3f}")
         row[2].legend(fontsize=6)
+        row[2].set_box_aspect(1)
+        row[2].set_xlabel("share of the tokens", fontsize=7)
+        row[2].set_title("share of all attribution", fontsize=8)
+        row[2].tick_params(labelsize=7)
     means = {order: float(np.mean(values)) for order, values in areas.items()}
     text = (
         f"Mean area under the cumulative attribution: {', '.join(f'{k} {v:.3f}' for k, v in means.items())} over "

@@ -4,7 +4,7 @@ import numpy as np
 
 from mambamatcher.analysis.cases import is_right, open_case, predicted_points, spread
 from mambamatcher.analysis.charts import ASKED, RIGHT, WRONG, picture_grid, show_points
-from mambamatcher.analysis.failures import INSTANCE, SIDE, find_failures
+from mambamatcher.analysis.failures import INSTANCE, SIDE, Census, Failure, find_failures
 from mambamatcher.analysis.results import FigureResult
 from mambamatcher.analysis.subject import ALPHA, SHOWN, Subject, pck
 from mambamatcher.errors import InputError
@@ -54,20 +54,26 @@ def failures(subject: Subject) -> FigureResult:
     """Find left taken for right, and right parts on wrong instances."""
     census = find_failures(subject.matcher, subject.pairs, ALPHA)
     kinds = (SIDE, INSTANCE)
-    figure, panels = picture_grid(len(kinds), 2 * SHOWN)
-    for row, kind in zip(panels, kinds, strict=True):
-        chosen = [failure for failure in census.failures if failure.kind == kind][:SHOWN]
+    shown = {kind: found for kind in kinds if (found := _one_a_pair(census, kind)[:SHOWN])}
+    figure, panels = picture_grid(max(1, len(shown)), 2 * SHOWN)
+    for row, (kind, chosen) in zip(panels, shown.items(), strict=False):  # without any, an empty picture
         for place, failure in enumerate(chosen):
             case, k = failure.case, failure.keypoint
             show_points(row[2 * place], case.source, case.pair.points()[0][k : k + 1], [ASKED], case.pair.names[k])
             both = np.stack([case.truth[k], failure.predicted])
             show_points(row[2 * place + 1], case.target, both, [RIGHT, WRONG], kind)
-    numbers = {"keypoints": census.keypoints, "wrong": census.wrong, "protocol": subject.where}
+    numbers = {
+        "keypoints": census.keypoints,
+        "wrong": census.wrong,
+        "wrong with a side": census.wrong_with_side,
+        "protocol": subject.where,
+    }
     numbers |= {kind: census.count(kind) for kind in kinds}
     text = (
-        f"Of {census.keypoints} keypoints {census.wrong} are wrong; of those {census.count(SIDE)} lie on the "
-        f"counterpart of the other side and {census.count(INSTANCE)} outside the object where the way back leads to "
-        f"the point asked for ({subject.where}; measured here, the paper gives no number). Green: truth, red: found."
+        f"Of {census.keypoints} keypoints {census.wrong} are wrong. Of these, {census.wrong_with_side} have a name "
+        f"that says left or right, and {census.count(SIDE)} of them lie on the counterpart of the other side; "
+        f"{census.count(INSTANCE)} lie outside the object where the way back leads to the point asked for "
+        f"({subject.where}; measured here, the paper gives no number). Green: truth, red: found."
     )
     return FigureResult(
         name="failures",
@@ -77,3 +83,8 @@ def failures(subject: Subject) -> FigureResult:
         text=text,
         picture=figure,
     )
+
+
+def _one_a_pair(census: Census, kind: str) -> list[Failure]:
+    """Return each pair's first failure of a kind, so that no pair is shown twice."""
+    return list({id(each.case): each for each in reversed(census.failures) if each.kind == kind}.values())[::-1]

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import torch
+
 from mambamatcher.data.benchmarks import DATASETS, read_pairs
 from mambamatcher.errors import InputError, MambaMatcherError
 from mambamatcher.model import ModelConfig
@@ -41,6 +43,12 @@ def weights(config: ModelConfig) -> Need:
         config.backbone.build()
 
     return look
+
+
+def gpu() -> None:
+    """Need a GPU, for what would take a processor months."""
+    if not torch.cuda.is_available():
+        raise InputError("a GPU that torch can use")
 
 
 def given(value: object, what: str) -> Need:

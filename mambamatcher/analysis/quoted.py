@@ -38,6 +38,8 @@ def _row(line: str, protocol: str) -> Row:
 def _cell(text: str) -> Cell:
     if text == "-":
         return Cell()
+    if text.isdigit():
+        return Cell(value=int(text))
     value, _, deviation = text.partition("±")
     try:
         number, spread = float(value), float(deviation or 0)

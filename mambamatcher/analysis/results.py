@@ -18,7 +18,7 @@ QUOTED, MEASURED, COMPUTED = "quoted from the paper", "measured here", "computed
 class Cell:
     """A number or a word, with its 95 % interval where there is one; without a value, not available."""
 
-    value: float | str | None = None
+    value: float | int | str | None = None
     low: float | None = None
     high: float | None = None
 
@@ -27,8 +27,14 @@ class Cell:
             return "-"
         if isinstance(self.value, str):
             return self.value
-        number = f"{self.value:,.4g}" if abs(self.value) >= 1000 or 0 < abs(self.value) < 1 else f"{self.value:.1f}"
-        return number if self.low is None or self.high is None else f"{number} ({self.low:.1f} to {self.high:.1f})"
+        if isinstance(self.value, int):
+            return f"{self.value:,}"
+        if self.low is not None and self.high is not None:
+            return f"{self.value:.1f} ({self.low:.1f} to {self.high:.1f})"
+        if not 1 <= abs(self.value) < 1000:
+            return f"{self.value:.4g}" if abs(self.value) < 1 else f"{self.value:,.0f}"
+        # one decimal as PCK is given, a second where the paper prints one
+        return f"{self.value:.1f}" if round(self.value, 1) == self.value else f"{self.value:.2f}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,19 +59,24 @@ class TableResult:
     rows: list[Row]
     remarks: tuple[str, ...] = ()
 
+    def groups(self) -> dict[tuple[str, str], list[Row]]:
+        """Return the rows by who measured them and how, so that numbers of two protocols never share a table."""
+        groups: dict[tuple[str, str], list[Row]] = {}
+        for row in self.rows:
+            groups.setdefault((row.origin, row.protocol), []).append(row)
+        return groups
+
     def markdown(self) -> str:
         """Write the table for people."""
-        lines = [
-            f"# {self.title} (`{self.name}`, {self.label} of the paper)",
-            "",
-            f"| row | origin | {' | '.join(self.columns)} | protocol |",
-            f"|{'---|' * (len(self.columns) + 3)}",
-        ]
-        for row in self.rows:
-            name = row.name if row.origin == QUOTED else f"**{row.name}**"
-            lines.append(f"| {name} | {row.origin} | {' | '.join(map(str, row.cells))} | {row.protocol} |")
-        lines += ["", "Intervals of measured PCK: 95 %, bootstrap over pairs."]
-        return "\n".join([*lines, *(f"\n{remark}" for remark in self.remarks)]) + "\n"
+        lines = [f"# {self.title} (`{self.name}`, {self.label} of the paper)"]
+        for (origin, protocol), rows in self.groups().items():
+            lines += ["", f"**{origin.capitalize()}**: {protocol}.", ""]
+            lines += [f"| row | {' | '.join(self.columns)} |", f"|{'---|' * (len(self.columns) + 1)}"]
+            lines += [f"| {row.name} | {' | '.join(map(str, row.cells))} |" for row in rows]
+        if any(cell.low is not None for row in self.rows if row.origin == MEASURED for cell in row.cells):
+            lines += ["", "In brackets: 95 % intervals, bootstrap over pairs."]
+        lines += [part for remark in self.remarks for part in ("", remark)]
+        return "\n".join([*lines, "", f"![{self.title}]({self.name}.png)"]) + "\n"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,11 +98,12 @@ def write_table(result: TableResult, folder: Path) -> list[Path]:
     return _write(result.name, asdict(result), result.markdown(), table_chart(result), folder)
 
 
-def write_figure(result: FigureResult, folder: Path) -> list[Path]:
+def write_figure(result: FigureResult, folder: Path, *, with_picture: bool = True) -> list[Path]:
     """Write `NAME.json`, `NAME.md` and `NAME.png` into a folder."""
     content = {"name": result.name, "title": result.title, "label": result.label, "numbers": dict(result.numbers)}
-    text = f"# {result.title} (`{result.name}`, {result.label} of the paper)\n\n{result.text}\n\n"
-    return _write(result.name, content, f"{text}![{result.title}]({result.name}.png)\n", result.picture, folder)
+    text = f"# {result.title} (`{result.name}`, {result.label} of the paper)\n\n{result.text}\n"
+    link = f"\n![{result.title}]({result.name}.png)\n" if with_picture else ""
+    return _write(result.name, content, text + link, result.picture if with_picture else None, folder)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -100,12 +112,13 @@ def write_text(path: Path, text: str) -> None:
     write_atomically(path, lambda temporary: _fill(temporary, text), overwrite=True)
 
 
-def _write(name: str, content: Mapping[str, Any], text: str, picture: "Figure", folder: Path) -> list[Path]:
-    paths = [folder / f"{name}.{kind}" for kind in ("json", "md", "png")]
-    write_text(paths[0], json.dumps(content, indent=1) + "\n")
-    write_text(paths[1], text)
-    write_atomically(paths[2], lambda temporary: picture.savefig(temporary, dpi=110), overwrite=True)
-    return paths
+def _write(name: str, content: Mapping[str, Any], text: str, picture: "Figure | None", folder: Path) -> list[Path]:
+    paths = {kind: folder / f"{name}.{kind}" for kind in ("json", "md", *(["png"] if picture else []))}
+    write_text(paths["json"], json.dumps(content, indent=1) + "\n")
+    write_text(paths["md"], text)
+    if picture is not None:
+        write_atomically(paths["png"], lambda temporary: picture.savefig(temporary, dpi=110), overwrite=True)
+    return list(paths.values())
 
 
 def _fill(path: Path, text: str) -> None:

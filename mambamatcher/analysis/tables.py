@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mambamatcher.analysis import costs, evaluated, flops, needs, quoted, quoted_ablations, trained_rows
-from mambamatcher.analysis.ablations import Ablation, difference_line, outcome_rows, pair_shares, run_rows
+from mambamatcher.analysis.ablations import Ablation, finished, train_rows
+from mambamatcher.analysis.comparison import difference_line, outcome_rows
 from mambamatcher.analysis.evaluated import Evaluation
 from mambamatcher.analysis.needs import Need
 from mambamatcher.analysis.quoted import Quoted
@@ -30,13 +31,26 @@ class Options:
     budget: int | None = None
     base: str = "embedded"
     limit: int | None = None
-    out: Path = Path("benchmarks/results")
+    finished: bool = False  # train nothing, show the trained rows that are there
+    out: Path = Path("benchmarks/results/paper")
     runs: Path = Path("runs/reproduce")
 
     def evaluation(self) -> Evaluation:
         """Load the model that evaluated tables are about."""
         name = "embedded model" if self.model is None else Path(self.model).name
         return self.evaluation_of(name, Matcher.from_pretrained(self.model), self.split)
+
+    def ablation(self) -> Ablation:
+        """Describe how rows are trained."""
+        assert self.budget is not None  # a need of every table that asks
+        return Ablation(
+            base=base_of(self.base),
+            steps=self.budget,
+            results=self.out / "rows",
+            runs=self.runs,
+            root=self.root,
+            limit=self.limit,
+        )
 
     def evaluation_of(self, name: str, matcher: Matcher, split: str) -> Evaluation:
         """Describe the evaluation of a model."""
@@ -87,34 +101,33 @@ def _trained(name: str, source: Quoted, rows: Sequence[TrainedRow], only_base: s
         if only_base not in (None, options.base):
             raise ConfigError(f"the table {name} is about DINOv2 and needs --base {only_base}, got {options.base}")
         base = base_of(options.base)
-        places = [base.training, *base.evaluations]
         steps = needs.given(options.budget, "a number of training steps a row (--budget)")
+        if options.finished:
+            return [steps]
+        places = [base.training, *base.evaluations]
         return [
             steps,
+            *([] if base.embedded else [needs.gpu]),
             *(needs.data(*place, options.root) for place in places),
             needs.weights(base.configured(rows[0], 0, 1).model),
         ]
 
     def measure(options: Options) -> tuple[list[Row], list[str]]:
-        assert options.budget is not None
-        ablation = Ablation(
-            base=base_of(options.base),
-            steps=options.budget,
-            results=options.out / "ablations",
-            runs=options.runs,
-            root=options.root,
-            limit=options.limit,
-        )
-        outcomes = run_rows(rows, ablation)
-        lines = [line for row, each in zip(rows, outcomes, strict=True) for line in outcome_rows(row, each)]
-        ours = next((place for place, row in enumerate(rows) if row.key == trained_rows.DESCENDING.key), None)
+        ablation = options.ablation()
+        if not options.finished:
+            train_rows(rows, ablation)
+        outcomes = {row: found for row in rows if (found := finished(row, ablation))}
+        by_evaluation = zip(*(outcome_rows(row, found) for row, found in outcomes.items()), strict=True)
+        ours = next((row for row in outcomes if row.key == trained_rows.DESCENDING.key), None)
         remarks = []
-        for where in outcomes[0][0]["evaluations"]:
-            shares = [(row.paper, pair_shares(each, where)) for row, each in zip(rows, outcomes, strict=True)]
-            if ours is not None:
-                others = [*shares[:ours], *shares[ours + 1 :]]
-                remarks += [difference_line(other, shares[ours], where) for other in others]
-        return lines, remarks
+        if ours is not None:
+            for where in outcomes[ours][0]["evaluations"]:
+                remarks += [
+                    difference_line((row.paper, found), (ours.paper, outcomes[ours]), where)
+                    for row, found in outcomes.items()
+                    if row is not ours
+                ]
+        return [line for lines in by_evaluation for line in lines], remarks
 
     TABLES.register(name)(PaperTable(quoted=source, needs=wanted, measure=measure))
 

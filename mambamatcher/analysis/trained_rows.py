@@ -9,7 +9,7 @@ from mambamatcher.presets import PRESETS
 from mambamatcher.registry import unknown
 from mambamatcher.training.recipe import Recipe
 
-SIDE = 224  # a 14x14 grid, to keep a row within reach of one core
+SIDE = 256  # a 16x16 grid, to keep a row within minutes of one core
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,11 +60,12 @@ def embedded_base() -> Base:
         model=frozen,
         effective_batch=4,
         batch_size=4,
-        group_images=3,
-        learning_rate=5e-4,
+        learning_rate=1e-3,
         schedule="cosine",
         keypoint_weight=0.0,
         cross_entropy_weight=1.0,
+        augment=False,
+        cache_gigabytes=20.0,
         workers=0,
     )
     return Base(
@@ -106,9 +107,7 @@ def _orders(*names: str) -> str:
 
 
 DESCENDING = _scan("correlation-descending", "+ descending order", seeds=2)
-FASTFORMER = TrainedRow(
-    key="correlation-fastformer", paper="FastFormer", changes=("model.correlation=fastformer",), seeds=2
-)
+FASTFORMER = TrainedRow(key="correlation-fastformer", paper="FastFormer", changes=("model.correlation=fastformer",))
 CORRELATION = (
     TrainedRow(key="correlation-linear", paper="4D Conv k=1", changes=("model.correlation=linear",), seeds=2),
     _conv(3),

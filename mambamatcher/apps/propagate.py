@@ -152,15 +152,20 @@ def carry_each(
     matcher: Matcher, references: Sequence[Reference], targets: Iterable[tuple[str, ImageLike]]
 ) -> Iterator[dict[str, Any]]:
     """Yield the line of each named target, in order."""
-
-    def read(target: tuple[str, ImageLike]) -> tuple[str, Picture | InputError]:
-        try:
-            return target[0], matcher.read(target[1])
-        except InputError as error:
-            return target[0], error
-
-    for name, picture in read_ahead(read, targets):
+    for name, picture in read_each(matcher, targets):
         yield {"image": name, **_outcome(matcher, references, picture)}
+
+
+def read_each(matcher: Matcher, images: Iterable[tuple[str, ImageLike]]) -> Iterator[tuple[str, Picture | InputError]]:
+    """Yield each named picture, or why it cannot be read; the next ones are read meanwhile."""
+
+    def read(image: tuple[str, ImageLike]) -> tuple[str, Picture | InputError]:
+        try:
+            return image[0], matcher.read(image[1])
+        except InputError as error:
+            return image[0], error
+
+    return read_ahead(read, images)
 
 
 def write_formats(out: Path, targets: Path, lines: Sequence[dict[str, Any]]) -> None:

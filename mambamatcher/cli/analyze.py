@@ -16,7 +16,10 @@ def analyze(
     split: Annotated[str, typer.Option(help="Its split.")] = "selection",
     root: Annotated[Path | None, typer.Option(help="Where the benchmarks are; MAMBAMATCHER_DATA if not given.")] = None,
     pairs: Annotated[int, typer.Option(min=1, help="How many pairs, taken at equal distances.")] = 60,
-    out: Annotated[Path, typer.Option(help="For JSON, Markdown and the picture.")] = Path("benchmarks/results/figures"),
+    out: Annotated[Path, typer.Option(help="For JSON, Markdown and the picture.")] = Path("runs/figures"),
+    picture: Annotated[
+        bool, typer.Option(help="Draw it, or write only the numbers, which hold no photographs.")
+    ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
     """Make a figure of the paper with real pairs, and write the numbers behind it.
@@ -34,7 +37,7 @@ def analyze(
     subject = make_subject(model or [], dataset, split, root, pairs)
     for make in chosen.values():
         result = make(subject)
-        paths = write_figure(result, out)
+        paths = write_figure(result, out, with_picture=picture)
         if as_json:
             typer.echo(json.dumps({"name": result.name, "numbers": result.numbers}))
         else:

@@ -18,15 +18,17 @@ def reproduce(
     split: Annotated[str, typer.Option(help="The split to evaluate on.")] = "test",
     base: Annotated[str, typer.Option(help="What trained rows start from: embedded, or paper (DINOv2).")] = "embedded",
     limit: Annotated[int | None, typer.Option(min=1, help="Evaluate only the first so many pairs.")] = None,
+    finished: Annotated[bool, typer.Option("--finished", help="Train nothing: show the rows that are done.")] = False,
     out: Annotated[
         Path, typer.Option(help="For the tables (JSON, Markdown, picture) and the results of trained rows.")
-    ] = Path("benchmarks/results"),
+    ] = Path("benchmarks/results/paper"),
     runs: Annotated[Path, typer.Option(help="For checkpoints, logs and predictions.")] = Path("runs/reproduce"),
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of Markdown.")] = False,
 ) -> None:
     """Measure a table of the paper and write it beside the paper's own numbers, which are marked as quoted.
 
-    Rows that are trained are kept one by one: after a stop, the same command goes on with the next row.
+    Rows that are trained are kept one by one: after a stop, the same command goes on with the next row, and the same
+    command run twice at once shares the rows out.
 
     Example: mambamatcher reproduce correlation sort-key features --budget 240 --root data
     """
@@ -38,7 +40,17 @@ def reproduce(
         titles = {name: table.quoted.title for name, table in TABLES.items()}
         typer.echo(json.dumps(titles) if as_json else "\n".join(f"{name}: {titles[name]}" for name in titles))
         return
-    options = Options(model=model, split=split, root=root, budget=budget, base=base, limit=limit, out=out, runs=runs)
+    options = Options(
+        model=model,
+        split=split,
+        root=root,
+        budget=budget,
+        base=base,
+        limit=limit,
+        finished=finished,
+        out=out,
+        runs=runs,
+    )
     for name in tables:
         TABLES[name]  # an unknown name stops before the first table is made
     for name in tables:

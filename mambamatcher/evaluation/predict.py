@@ -41,14 +41,19 @@ def predict(
     predictor: Predictor, pairs: Sequence[Pair], path: Path, header: Header, *, overwrite: bool = False
 ) -> None:
     """Predict the pairs the file does not hold yet; the header must be that of the run that began the file."""
-    if len({pair.name for pair in pairs}) < len(pairs):
-        raise InputError(
-            f"two pairs of {header.dataset} {header.split} have the same name; results could not be told apart"
-        )
+    require_different_names(pairs, header)
     with PredictionFile(path, header, overwrite) as file:
         left = [pair for pair in pairs if pair.name not in file.done]
         for line in track(predict_each(predictor, left), len(left), f"{header.dataset} {header.split}"):
             file.add(line)
+
+
+def require_different_names(pairs: Sequence[Pair], header: Header) -> None:
+    """Refuse pairs whose results could not be told apart."""
+    if len({pair.name for pair in pairs}) < len(pairs):
+        raise InputError(
+            f"two pairs of {header.dataset} {header.split} have the same name; results could not be told apart"
+        )
 
 
 def predict_each(predictor: Predictor, pairs: Iterable[Pair]) -> Iterator[dict[str, Any]]:

@@ -67,6 +67,7 @@ class RayEngine:
     def run(self, work: Work, parts: Sequence[Part]) -> Iterator[None]:
         """Do every part once."""
         ray = _require_ray()
+        logging.getLogger("ray.data").setLevel(logging.ERROR)  # it would tell of its plans
         with self._connected(ray):
             workers = min(self.workers or int(ray.cluster_resources().get("CPU", 1)), len(parts))
             ray.data.DataContext.get_current().enable_progress_bars = False

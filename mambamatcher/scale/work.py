@@ -83,7 +83,8 @@ class Description(Matching):
                 "error": pyarrow.string(),
             }
         )
-        with parquet.ParquetWriter(path, schema, compression="zstd") as writer:
+        # features hardly repeat, so looking for a dictionary of them would only take time
+        with parquet.ParquetWriter(path, schema, compression="zstd", use_dictionary=False) as writer:
             for row in self._rows(items):  # a row group each, so that a picture can be read without its neighbours
                 writer.write_table(pyarrow.Table.from_pylist([row], schema))
 

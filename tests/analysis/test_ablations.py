@@ -1,5 +1,6 @@
 import json
 from dataclasses import replace
+from fcntl import LOCK_EX, flock
 
 import numpy as np
 import pytest
@@ -8,21 +9,26 @@ from torch import nn
 from torch.testing import assert_close
 
 from mambamatcher.analysis import ablations, trained_rows
-from mambamatcher.analysis.ablations import Ablation, difference_line, outcome_rows, pair_shares, run_rows
+from mambamatcher.analysis.ablations import Ablation, finished, train_rows
 from mambamatcher.analysis.beginnings import begin_as_weighted_sum
+from mambamatcher.analysis.cached_model import CachedMambaMatcher
+from mambamatcher.analysis.comparison import difference_line, outcome_rows, pair_shares
 from mambamatcher.analysis.trained_rows import CORRELATION, FEATURES, Base, TrainedRow, base_of
 from mambamatcher.errors import ConfigError, InputError
+from mambamatcher.model import MambaMatcher
 from mambamatcher.presets import tiny
+from mambamatcher.training.cache import FeatureCache
 from mambamatcher.training.recipe import Recipe
 
 LINEAR = TrainedRow(key="linear", paper="4D Conv k=1", changes=("model.correlation=linear",), seeds=2)
+MADE = {"base": "tiny", "steps": 2, "limit": 3}
 
 
 @pytest.fixture
 def ablation(tmp_path):
     base = Base(
         name="tiny",
-        recipe=Recipe(model=tiny(), effective_batch=2, batch_size=2, workers=0, augment=False),
+        recipe=Recipe(model=tiny(), effective_batch=2, batch_size=2, workers=0, augment=False, cache_gigabytes=0.1),
         training=("synthetic", "trn"),
         evaluations=(("synthetic", "val"),),
         embedded=False,
@@ -30,33 +36,76 @@ def ablation(tmp_path):
     return Ablation(base=base, steps=2, results=tmp_path / "results", runs=tmp_path / "runs", limit=3)
 
 
-def test_rows_are_trained_evaluated_and_kept_and_finished_ones_are_skipped(ablation, monkeypatch):
-    outcomes = run_rows([LINEAR], ablation)
-    kept = sorted(path.name for path in ablation.results.iterdir())
-    assert kept == ["linear-seed0.json", "linear-seed1.json"]
-    assert outcomes[0][0]["evaluations"]["synthetic val"]["pairs"] == 3
-    lines = outcome_rows(LINEAR, outcomes[0])
-    assert lines[0].cells[1].low <= lines[0].cells[1].value <= lines[0].cells[1].high
-    assert "2 steps, seeds" in lines[0].protocol
+@pytest.fixture
+def trained(monkeypatch):
+    """Note which rows would be trained, and train none."""
+    rows = []
 
-    (ablation.results / "linear-seed1.json").unlink()
-    trained = []
-
-    def note(row, seed, _):
-        trained.append((row.key, seed))
-        return outcomes[0][1]
+    def note(row, seed, *_):
+        rows.append((row.key, seed))
+        return MADE
 
     monkeypatch.setattr(ablations, "_train_and_evaluate", note)
-    assert run_rows([LINEAR], ablation) == json.loads(json.dumps(outcomes))
+    return rows
+
+
+def test_a_row_is_trained_evaluated_and_kept_and_all_rows_share_their_features(ablation, monkeypatch):
+    monkeypatch.setattr(ablations, "VALIDATION_PAIRS", 2)
+    monkeypatch.setattr("mambamatcher.evaluation.run.fingerprint", lambda _: "renders the whole split")
+    once = replace(LINEAR, seeds=1)
+    train_rows([once], ablation)
+    assert [path.name for path in ablation.results.iterdir()] == ["linear-seed0.json"]
+    outcomes = finished(once, ablation)
+    assert outcomes[0]["evaluations"]["synthetic val"]["pairs"] == 3
+    line = outcome_rows(once, outcomes)[0]
+    assert line.cells[1].low <= line.cells[1].value <= line.cells[1].high
+    assert "2 steps" in line.protocol
+    assert len(list((ablation.runs / "features").glob("*.safetensors"))) > 4
+
+
+def test_a_cached_model_describes_pictures_as_the_model_does(tmp_path):
+    model = MambaMatcher(tiny()).eval()
+    images = torch.rand(2, 3, tiny().side, tiny().side)
+    cached = CachedMambaMatcher(model, FeatureCache(tmp_path, model.backbone, 0.1)).eval()
+    with torch.no_grad():
+        for _ in range(2):  # computed, then read
+            assert_close(cached.describe(images), model.describe(images))
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_finished_rows_are_skipped_and_show_without_the_others(ablation, trained):
+    train_rows([LINEAR], ablation)
+    (ablation.results / "linear-seed1.json").unlink()
+    assert finished(LINEAR, ablation) == [MADE]
+    train_rows([LINEAR], ablation)
+    assert trained == [("linear", 0), ("linear", 1), ("linear", 1)]
+
+
+def test_a_row_that_another_process_is_training_is_left_to_it(ablation, trained, monkeypatch):
+    other = ablation.runs / "linear-seed0"
+    other.mkdir(parents=True)
+    waited = []
+
+    def claim(path, wait):
+        if wait:  # the other has finished by then
+            waited.append(path.parent.name)
+            (ablation.results / "linear-seed0.json").write_text(json.dumps(MADE))
+            holder.close()
+        return own_claim(path, wait)
+
+    own_claim = ablations._claim
+    monkeypatch.setattr(ablations, "_claim", claim)
+    with (other / "lock").open("w") as holder:
+        flock(holder, LOCK_EX)
+        train_rows([LINEAR], ablation)
     assert trained == [("linear", 1)]
+    assert waited == ["linear-seed0"]
 
 
-def test_rows_of_another_budget_are_not_mixed(ablation, monkeypatch):
-    made = {"base": "tiny", "steps": 2, "limit": 3}
-    monkeypatch.setattr(ablations, "_train_and_evaluate", lambda *_: made)
-    run_rows([LINEAR], ablation)
+def test_rows_of_another_budget_are_not_mixed(ablation, trained):
+    train_rows([LINEAR], ablation)
     with pytest.raises(InputError, match="was made with steps 2, not 4"):
-        run_rows([LINEAR], replace(ablation, steps=4))
+        finished(LINEAR, replace(ablation, steps=4))
 
 
 @pytest.mark.parametrize("row", CORRELATION, ids=lambda row: row.key)
@@ -90,13 +139,12 @@ def test_an_unknown_base_is_refused():
         base_of("papr")
 
 
-def test_a_difference_has_a_sign_an_interval_and_a_probability():
-    right = {"a": [[1, 2, 3]] * 40, "b": [[1, 3, 3]] * 40}
-    shares = {
-        name: pair_shares([{"evaluations": {"here": {"right": each, "keypoints": [4] * 40}}}], "here")
-        for name, each in right.items()
-    }
-    assert np.allclose(shares["a"][0], [0.25, 0.5, 0.75])
-    line = difference_line(("a", shares["a"]), ("b", shares["b"]), "here")
-    assert "+25.00 points" in line
-    assert "p = 0.0005" in line
+def test_a_difference_has_a_sign_an_interval_and_a_probability_and_is_shown_by_seed():
+    def outcome(right):
+        return {"evaluations": {"here": {"right": [right] * 40, "keypoints": [4] * 40}}}
+
+    first, second = [outcome([1, 2, 3]), outcome([1, 3, 3])], [outcome([1, 3, 3]), outcome([1, 3, 3])]
+    assert np.allclose(pair_shares(first, "here")[0], [0.25, 0.625, 0.75])
+    line = difference_line(("a", first), ("b", second), "here")
+    assert "here: b against a: +12.50 points" in line
+    assert "p = 0.0005; by seed +25.00, +0.00" in line

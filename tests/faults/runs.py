@@ -1,8 +1,8 @@
-"""One run of `propagate` or `evaluate` after another, in processes that a test can kill.
+"""Runs of `propagate` (whole or in parts) and `evaluate`, in processes that a test can kill.
 
-`python -m tests.faults.runs VERB FOLDER OUT` reads numbers from its input, one a line. For each it begins, or goes on
-with, the run in a child process, kills the child when the results file has grown to so many bytes (0: never), and
-prints how the child ended. The children are forked before any thread has started, so beginning one costs no imports.
+`python -m tests.faults.runs FOLDER` reads lines `VERB LIMIT OUT`. For each it begins, or continues, the run in a child
+process, kills the child when its results have grown to so many bytes (0: never), and prints how the child ended. The
+children are forked before any thread has started, so beginning one costs no imports.
 """
 
 import os
@@ -18,18 +18,26 @@ from mambamatcher.data.benchmarks import read_pairs  # noqa: F401  imported here
 from mambamatcher.evaluation.predictors import MatcherPredictor
 from mambamatcher.evaluation.run import Request, evaluate
 from mambamatcher.matcher import Matcher
+from mambamatcher.scale.engine import LocalEngine
+from mambamatcher.scale.run import propagate as propagate_parts
+from mambamatcher.scale.sources import read_source
+
+RESULTS = {"propagate": "points.jsonl", "parts": "parts/part-*.jsonl", "evaluate": "predictions.jsonl"}
 
 
 def run(verb: str, folder: Path, out: Path) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     matcher = Matcher.from_preset("nearest", ["side=96", "backbone.weights=random"])
-    if verb == "propagate":
-        references = read_references(matcher, [folder / "reference.png"], folder / "points.json")
-        propagate(matcher, references, folder / "targets", out)
-    else:
+    if verb == "evaluate":
         request = Request(dataset="spair", split="test", root=folder, output=out)
         evaluate(MatcherPredictor("small", matcher), request)
+        return
+    references = read_references(matcher, [folder / "reference.png"], folder / "points.json")
+    if verb == "propagate":
+        propagate(matcher, references, folder / "targets", out)
+    else:
+        propagate_parts(LocalEngine(), matcher, references, read_source(folder / "targets"), out, overwrite=False)
 
 
 def run_and_kill(verb: str, folder: Path, out: Path, limit: int) -> str:
@@ -43,12 +51,11 @@ def run_and_kill(verb: str, folder: Path, out: Path, limit: int) -> str:
             traceback.print_exc()
             os._exit(1)
         os._exit(0)
-    results = out / ("points.jsonl" if verb == "propagate" else "predictions.jsonl")
     while True:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
             return "killed" if os.WIFSIGNALED(status) else f"ended {os.waitstatus_to_exitcode(status)}"
-        if limit and results.exists() and results.stat().st_size >= limit:
+        if limit and sum(path.stat().st_size for path in out.glob(RESULTS[verb])) >= limit:
             os.kill(child, signal.SIGKILL)
             limit = 0
         time.sleep(0.0005)
@@ -56,4 +63,5 @@ def run_and_kill(verb: str, folder: Path, out: Path, limit: int) -> str:
 
 if __name__ == "__main__":
     for line in sys.stdin:
-        print(run_and_kill(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), int(line)), flush=True)
+        verb, limit, out = line.rstrip("\n").split(" ", 2)
+        print(run_and_kill(verb, Path(sys.argv[1]), Path(out), int(limit)), flush=True)

@@ -1,4 +1,7 @@
-"""A disk that fills up: one clear sentence, what was written stays whole, and the run goes on when there is room."""
+"""A disk that fills up: one clear sentence, what was written stays whole, and the run goes on when there is room.
+
+The same of training's checkpoints is in `tests/training/test_run.py`, of the cache in `tests/test_cache.py`.
+"""
 
 import errno
 import json
@@ -6,12 +9,9 @@ import multiprocessing
 import resource
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 
 from mambamatcher.apps.journal import Journal, read_journal
-from mambamatcher.cache import DiskCache
 from mambamatcher.errors import InputError
 from mambamatcher.evaluation.predictions import Header, PredictionFile, read_predictions
 from mambamatcher.files import write_atomically
@@ -117,33 +117,3 @@ def test_parts_up_to_a_full_disk_are_kept_and_the_others_done_later(tmp_path):
     assert not any(part.path.exists() for part in parts()[7:])
     run_missing(LocalEngine(), Writing(room=len(ITEMS) - 7), parts(), "items")  # and no part again
     assert list(read_lines(parts())) == ITEMS
-
-
-def share_a_cache(folder: Path, seed: int) -> None:
-    """Write and read the same names as others do; every answer is right or none."""
-    rng = np.random.default_rng(seed)
-    cache = DiskCache(folder, limit=64 * 1024)
-    for _ in range(300):
-        name = int(rng.integers(12))
-        if rng.integers(2):
-            cache.put(str(name), [torch.full((1024,), float(name)), torch.arange(name + 1)])
-        elif (found := cache.get(str(name))) is not None:
-            assert torch.equal(found[0], torch.full((1024,), float(name)))
-            assert torch.equal(found[1], torch.arange(name + 1))
-
-
-def test_processes_that_share_a_cache_never_read_what_was_not_written(tmp_path):
-    context = multiprocessing.get_context("fork")
-    answers = [context.SimpleQueue() for _ in range(3)]
-    children = [
-        context.Process(target=in_a_child, args=(answer, share_a_cache, tmp_path / "cache", seed))
-        for seed, answer in enumerate(answers)
-    ]
-    for child in children:
-        child.start()
-    assert [answer.get() for answer in answers] == [None] * 3
-    for child in children:
-        child.join()
-    cache = DiskCache(tmp_path / "cache")
-    assert not [path for path in cache.folder.iterdir() if path.name.startswith(".")]
-    assert all(cache.get(path.stem) is not None for path in cache.folder.iterdir())

@@ -1,4 +1,7 @@
-"""SIGKILL at random points, then the same command again: nothing is lost and nothing is there twice."""
+"""SIGKILL at random points, then the same command again: nothing is lost and nothing is there twice.
+
+The same of `train` is in `tests/training/test_resume.py`.
+"""
 
 import json
 import random
@@ -7,39 +10,44 @@ import sys
 
 import pytest
 
-RESULTS = {"propagate": "points.jsonl", "evaluate": "predictions.jsonl"}
-OTHERS = {"propagate": ("points.csv", "points.coco.json", "review.html"), "evaluate": ()}
-KILLS = 8
+from tests.faults.runs import RESULTS
+
+OTHERS = ("points.csv", "points.coco.json", "review.html")
+KILLS = 6
 
 
-def runs(verb, folder, out, *limits):
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.faults.runs", verb, folder, out],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    output, errors = process.communicate("".join(f"{limit}\n" for limit in limits))
-    assert process.returncode == 0, errors
-    return output.splitlines(), errors
+@pytest.fixture(scope="module")
+def run(work):
+    """Return how a run ends that is killed at so many bytes."""
+    command = [sys.executable, "-m", "tests.faults.runs", work]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+
+        def run(verb, out, limit=0):
+            process.stdin.write(f"{verb} {limit} {out}\n")
+            process.stdin.flush()
+            return process.stdout.readline().strip()
+
+        yield run
+        process.stdin.close()
 
 
-def lines(path):
+def lines(out, verb):
     """All lines, without how long each took."""
-    return [{**json.loads(line), "seconds": None} for line in path.read_text().splitlines()]
+    paths = sorted(out.glob(RESULTS[verb]))
+    return [{**json.loads(line), "seconds": None} for path in paths for line in path.read_text().splitlines()]
 
 
 @pytest.mark.parametrize("verb", RESULTS)
-def test_a_run_killed_at_random_points_ends_as_an_unbroken_one(verb, work, tmp_path):
-    assert runs(verb, work, tmp_path / "whole", 0)[0] == ["ended 0"]
-    whole = tmp_path / "whole" / RESULTS[verb]
+def test_a_run_killed_at_random_points_ends_as_an_unbroken_one(verb, run, tmp_path):
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert run(verb, whole) == "ended 0"
     chance = random.Random(f"{verb} 0")
-    limits = sorted(chance.randrange(1, whole.stat().st_size) for _ in range(KILLS))
-    ended, errors = runs(verb, work, tmp_path / "killed", *limits, 0)
-    assert ended[-1] == "ended 0", errors
+    size = sum(path.stat().st_size for path in whole.glob(RESULTS[verb]))
+    limits = sorted(chance.randrange(1, size) for _ in range(KILLS))
+    ended = [run(verb, killed, limit) for limit in limits]
     assert ended.count("killed") >= KILLS // 2  # a kill may come too late
-    assert set(ended) <= {"killed", "ended 0"}, errors
-    assert lines(tmp_path / "killed" / RESULTS[verb]) == lines(whole)
-    for name in OTHERS[verb]:
-        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert set(ended) <= {"killed", "ended 0"}
+    assert run(verb, killed) == "ended 0"
+    assert lines(killed, verb) == lines(whole, verb)
+    for name in OTHERS if verb != "evaluate" else ():
+        assert (killed / name).read_bytes() == (whole / name).read_bytes()

@@ -139,7 +139,7 @@ def animated(rng: Rng) -> tuple[bytes, Check]:
     file_format = pick(rng, ("PNG", "TIFF", "GIF", "WEBP"))
     options = {"lossless": True} if file_format == "WEBP" else {}
     data = encode(frames[0], file_format, save_all=True, append_images=frames[1:], **options)
-    return data, close_to(frames[0], 6 if file_format == "GIF" else 0)
+    return data, close_to(frames[0], 10 if file_format == "GIF" else 0)
 
 
 def rotated(rng: Rng) -> tuple[bytes, Check]:
@@ -149,8 +149,8 @@ def rotated(rng: Rng) -> tuple[bytes, Check]:
     exif = Image.Exif()
     exif[ORIENTATION] = orientation
     file_format = pick(rng, ("PNG", "TIFF", "WEBP", "JPEG"))
-    options = {"lossless": True} if file_format == "WEBP" else {}
-    return encode(stored, file_format, exif=exif, **options), close_to(image, 25 if file_format == "JPEG" else 0)
+    options = {"WEBP": {"lossless": True}, "JPEG": {"quality": 95, "subsampling": 0}}.get(file_format, {})
+    return encode(stored, file_format, exif=exif, **options), close_to(image, 8 if file_format == "JPEG" else 0)
 
 
 def odd_exif(rng: Rng) -> tuple[bytes, None]:

@@ -1,7 +1,7 @@
 """Bad input by the thousand: `python -m tests.fuzz.run --cases 5000 --seed 0`.
 
 Each case must end in a right result or in an error of our own, within a limit of time and of memory. A case depends on
-its seed and number alone; `--only NUMBER` runs that one again and shows everything.
+its seed and number alone; `--first NUMBER --cases 1` runs that one again. The counts are printed as Markdown.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import traceback
 import warnings
 from collections import Counter
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from tests.fuzz import checkpoints, pictures, texts
 from tests.fuzz.damage import pick
 
 SECONDS = 30.0
+OUTCOMES = ("read", "refused", "fault")
 BYTES = 2 << 30  # beyond what the process holds before the first case
 MAKERS = (
     *4 * (pictures.run,),
@@ -70,40 +71,49 @@ def main() -> int:
     parser.add_argument("--cases", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0, help="the number of the first case")
-    parser.add_argument("--only", type=int, help="run this case alone")
+    parser.add_argument("--out", type=Path, help="write the counts to this file")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     signal.signal(signal.SIGALRM, stop)
-    numbers = range(arguments.first, arguments.first + arguments.cases)
-    if arguments.only is not None:
-        numbers = range(arguments.only, arguments.only + 1)
     checkpoints.saved()  # what every process makes once is not the cases' memory
     limit_memory()
     counts: Counter[tuple[str, str]] = Counter()
     slowest = (0.0, 0)
-    for number in numbers:
+    for number in range(arguments.first, arguments.first + arguments.cases):
         with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
-            begun = perf_counter()
+            begun = process_time()
             kind, outcome, detail = run_case(arguments.seed, number, Path(folder))
-            slowest = max(slowest, (perf_counter() - begun, number))
+            slowest = max(slowest, (process_time() - begun, number))
         counts[kind, outcome] += 1
-        if outcome == "fault" or arguments.only is not None:
+        if outcome == "fault" or arguments.cases == 1:
             print(f"case {number}, {kind}: {outcome}\n{detail}", flush=True)
-    report(counts, slowest)
+    text = report(counts, slowest, f"--cases {arguments.cases} --seed {arguments.seed} --first {arguments.first}")
+    print(text)
+    if arguments.out is not None:
+        arguments.out.write_text(text + "\n")
     return 1 if any(outcome == "fault" for _, outcome in counts) else 0
 
 
-def report(counts: Counter[tuple[str, str]], slowest: tuple[float, int]) -> None:
-    print(f"{'kind':34}{'read':>8}{'refused':>9}{'fault':>7}")
-    for kind in sorted({kind for kind, _ in counts}):
-        print(f"{kind:34}{counts[kind, 'read']:8}{counts[kind, 'refused']:9}{counts[kind, 'fault']:7}")
-    totals = {
-        word: sum(count for (_, outcome), count in counts.items() if outcome == word)
-        for word in ("read", "refused", "fault")
-    }
-    print(f"{'all':34}{totals['read']:8}{totals['refused']:9}{totals['fault']:7}")
+def report(counts: Counter[tuple[str, str]], slowest: tuple[float, int], options: str) -> str:
+    """Return the counts of each kind and of all as Markdown."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    print(f"slowest: case {slowest[1]}, {slowest[0]:.2f} s; peak memory {peak:.2f} GB")
+    lines = [
+        "# Bad input by the thousand",
+        "",
+        f"`python -m tests.fuzz.run {options}`",
+        "",
+        f"The slowest case, number {slowest[1]}, took {slowest[0]:.2f} s of processor time (allowed: {SECONDS:g} s).",
+        f"The process held at most {peak:.2f} GB (allowed: {BYTES / 1e9:.1f} GB more than before the first case).",
+        "",
+        "| kind | read, and right | refused by our own error | anything else |",
+        "|---|---:|---:|---:|",
+    ]
+    totals: Counter[str] = Counter()
+    for kind in sorted({kind for kind, _ in counts}):
+        lines.append(f"| {kind} | " + " | ".join(str(counts[kind, outcome]) for outcome in OUTCOMES) + " |")
+        totals.update({outcome: counts[kind, outcome] for outcome in OUTCOMES})
+    lines.append("| all | " + " | ".join(str(totals[outcome]) for outcome in OUTCOMES) + " |")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from typer.testing import CliRunner
 
 from mambamatcher import MambaMatcher, Matcher, presets
 from mambamatcher.apps.propagate import carry_points, read_references
+from mambamatcher.cli import app
 from mambamatcher.data.benchmarks import read_pairs
 from mambamatcher.data.dataset import PairDataset
 from mambamatcher.data.images import read_image
@@ -31,23 +33,33 @@ def matcher() -> Matcher:
     return Matcher(MambaMatcher(presets.tiny()))
 
 
-def test_match_propagate_and_serve_see_the_upright_picture(matcher, tmp_path):
+def test_match_propagate_and_serve_see_the_upright_picture(matcher, tmp_path, monkeypatch):
     for number, name in enumerate(("source", "target")):
         upright = picture(seed=number)
         upright.save(tmp_path / f"{name}.png")
         sideways(upright, tmp_path / f"{name}-turned.png")
     points = [(80, 50), (10, 20)]  # the first lies outside the picture as it is stored
     (tmp_path / "points.json").write_text(json.dumps(points))
-    files = [[tmp_path / f"{name}{end}.png" for name in ("source", "target")] for end in ("", "-turned")]
-    plain, turned = (matcher.match(*pair, points) for pair in files)
-    np.testing.assert_array_equal(turned.points, plain.points)
-    carried = [
-        carry_points(matcher, read_references(matcher, pair[:1], tmp_path / "points.json"), pair[1]) for pair in files
-    ]
-    np.testing.assert_array_equal(carried[1].points, carried[0].points)
-    assert carried[1].size == (90, 60)
-    uploaded = decode(files[1][0].read_bytes(), "upload", 10**6)
+    plain, turned = ([tmp_path / f"{name}{end}.png" for name in ("source", "target")] for end in ("", "-turned"))
+    expected = matcher.match(*plain, points).points
+    for given in (turned, [path.read_bytes() for path in turned], [Image.open(path) for path in turned]):
+        np.testing.assert_array_equal(matcher.match(*given, points).points, expected)
+
+    references = read_references(matcher, turned[:1], tmp_path / "points.json")
+    carried = carry_points(matcher, references, turned[1])
+    np.testing.assert_allclose(carried.points, expected)
+    assert carried.size == (90, 60)
+
+    uploaded = decode(turned[0].read_bytes(), "upload", 10**6)
     assert uploaded.tobytes() == picture(seed=0).tobytes()
+
+    monkeypatch.setattr("mambamatcher.cli.match.load_matcher", lambda _: matcher)
+    words = ["match", *map(str, turned), "--points-file", str(tmp_path / "points.json"), "--json"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    said = json.loads(done.stdout)
+    assert said["target_size"] == [90, 60]
+    np.testing.assert_allclose([match["target"] for match in said["matches"]], expected)
 
 
 def rewrite_turned(folder) -> None:

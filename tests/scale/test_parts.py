@@ -1,6 +1,7 @@
 import json
 import sys
 
+import numpy as np
 import pytest
 
 from mambamatcher.apps.propagate import list_targets
@@ -9,7 +10,7 @@ from mambamatcher.errors import BackendError, InputError
 from mambamatcher.images import load_image
 from mambamatcher.scale.engine import LocalEngine, make_engine, run_missing
 from mambamatcher.scale.parts import plan, read_lines, write_lines
-from mambamatcher.scale.run import propagate
+from mambamatcher.scale.run import extract_features, propagate
 from mambamatcher.scale.sources import pictures, read_source
 
 
@@ -121,3 +122,18 @@ def test_results_of_the_local_engine_are_not_mixed_with_parts(matcher, reference
     propagate_folder(matcher, references, work / "targets", tmp_path)
     with pytest.raises(InputError, match="local engine"):
         propagate(LocalEngine(), matcher, references, read_source(work / "targets"), tmp_path, overwrite=False)
+
+
+def test_features_are_those_of_the_matcher_and_a_second_run_computes_none(matcher, work, tmp_path, monkeypatch):
+    parquet = pytest.importorskip("pyarrow.parquet", reason="the scale extra is not installed")
+    source = read_source(work / "targets")
+    done = extract_features(LocalEngine(), matcher, source, tmp_path, overwrite=False)
+    assert (done.pictures, done.unreadable) == (8, 1)
+    rows = {row["image"]: row for row in parquet.read_table(tmp_path / "parts").to_pylist()}
+    assert sorted(rows) == list_targets(work / "targets")
+    assert rows.pop("broken.jpg")["error"]
+    for name, row in rows.items():
+        expected = matcher.describe(work / "targets" / name)[0].numpy()
+        np.testing.assert_allclose(np.reshape(row["features"], row["shape"]), expected, rtol=1e-5, atol=1e-6)
+    monkeypatch.setattr(LocalEngine, "run", None)
+    assert extract_features(LocalEngine(), matcher, source, tmp_path, overwrite=False) == done

@@ -6,24 +6,27 @@ import sys
 import pytest
 import torch
 from safetensors.torch import load_file
+from typer.testing import CliRunner
 
 pytest.importorskip("lightning", reason="the train extra is not installed")
-from tests.training.conftest import command, finish, photos  # noqa: F401
+from mambamatcher.cli import app
+from tests.training.conftest import command, photos  # noqa: F401
 
-RECIPE = ("steps=2", "round_steps=2", "effective_batch=4", "augment=false")
+RECIPE = ("steps=1", "round_steps=1", "effective_batch=4", "augment=false", "--accelerator", "cpu")
+
+
+def words(root, out, *extra):
+    """What follows the interpreter; two pairs are validated."""
+    return command(root, out, *RECIPE, *extra, "--validation-pairs", "2")[1:]
 
 
 def test_two_processes_of_torchrun_end_with_the_weights_of_one(photos, tmp_path):  # noqa: F811
-    finish(command(photos, tmp_path / "one", *RECIPE, "batch_size=4"))
+    alone = words(photos, tmp_path / "one", "batch_size=4")
+    assert alone[:2] == ["-m", "mambamatcher"]
+    assert CliRunner().invoke(app, alone[2:]).exit_code == 0
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    options = ("--devices", "2", "--accelerator", "cpu", "batch_size=2")
-    # after torchrun come the module and its own words, without the interpreter
-    done = subprocess.run(
-        [*launcher, *command(photos, tmp_path / "two", *options, *RECIPE)[1:]],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    together = [*launcher, *words(photos, tmp_path / "two", "--devices", "2", "batch_size=2")]
+    done = subprocess.run(together, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     one, two = (load_file(tmp_path / run / "model" / "model.safetensors") for run in ("one", "two"))
     assert one.keys() == two.keys()
