@@ -159,10 +159,10 @@ def measure() -> dict:
             found["read_bytes"][photo] = sum(path.stat().st_size for path in paths) / TARGETS
         small = next(iter(PHOTOS))
         items, table_path = read_source(Path(folder) / small).items, Path(folder) / "features.parquet"
-        matcher.match(references[0].picture, target, references[0].points.points)  # what only the first one costs
-        lines: list[dict] = []
+        work, lines = Description(matcher.model, matcher.calibration), list[dict]()
+        matcher.match(references[0].picture, target, references[0].points.points)  # what only the first ones cost
+        work.write(items[:1], table_path)
         propagated = share(lambda: lines.extend(carry_each(matcher, references, pictures(items))))
-        work = Description(matcher.model, matcher.calibration)
         described = share(lambda: work.write(items, table_path))
         found |= {
             "propagate_seconds": propagated - found["decode_seconds"][small],

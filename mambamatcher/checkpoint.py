@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from mambamatcher.backbones.weights import check_fit, download, load_exactly, read_state_dict
+from mambamatcher.collection import collection_paused
 from mambamatcher.config import from_dict, to_dict
 from mambamatcher.errors import ConfigError, WeightsError
 from mambamatcher.files import refuse_existing, write_atomically
@@ -54,7 +55,11 @@ def push_to_hub(model: MambaMatcher, hub_id: str, private: bool = False) -> str:
 
 def load_pretrained(source: str | PathLike[str]) -> MambaMatcher:
     """Read a model that `save_pretrained` wrote, from its folder or by its hub id `owner/name`."""
-    folder = find_pretrained(source)
+    with collection_paused():
+        return _load(find_pretrained(source))
+
+
+def _load(folder: Path) -> MambaMatcher:
     for name in (WEIGHTS, CONFIG):
         if not (folder / name).is_file():
             raise WeightsError(f"{folder} is not a saved model: it has no {name}")

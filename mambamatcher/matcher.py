@@ -18,6 +18,7 @@ from torch import Tensor
 
 from mambamatcher.cache import DiskCache, MemoryCache, digest, stamp
 from mambamatcher.checkpoint import EMBEDDED, find_pretrained, load_pretrained
+from mambamatcher.collection import collection_paused
 from mambamatcher.confidence import Calibration, dense_agreement, load_calibration
 from mambamatcher.config import override, to_dict
 from mambamatcher.features.conv import ConvAggregator
@@ -188,7 +189,7 @@ class Matcher:
     def _prepare(self, source: Picture, target: Picture, described: Described | None = None) -> PreparedPair:
         """Compare two pictures; `described` is the source's description, where it is at hand."""
         key = (stamp(self.model), source.key, target.key)
-        with torch.inference_mode(), self._computing:
+        with torch.inference_mode(), self._computing, collection_paused():  # the first pair imports the kernels
             refined = self._memory.get(key)
             if refined is None:
                 check_memory(self.model, self.config.side)

@@ -103,7 +103,7 @@ def _small(picture: Image.Image) -> tuple[Image.Image, float]:
 
 def _number(cell: Cell) -> float:
     assert isinstance(cell.value, float | int)
-    return cell.value
+    return float(cell.value)
 
 
 def _whiskers(cell: Cell) -> list[list[float]]:

@@ -27,7 +27,7 @@ def as_markdown(report: Report) -> str:
         "## The first pair of a new process",
         "",
         "The cold start is everything from the start of the process to its first match except importing torch, and its "
-        "processor time that of all threads together.",
+        "processor time that of all threads together; the quickest of as many starts as there were runs.",
         "",
         "| side | low memory | import torch, s | start, s | import the rest, s | load, s | first pair, s "
         "| cold start, s | its processor time, s | peak resident, MiB |",

@@ -10,8 +10,6 @@ from typing import Any
 
 import numba
 
-from mambamatcher.collection import collection_paused
-
 logger = logging.getLogger(__name__)
 
 # Not "fastmath": NaN must stay NaN, adding a large number to round must not be simplified away, and a recompilation
@@ -56,8 +54,7 @@ class Kernel:
                 )
                 notice.start()
                 try:
-                    with collection_paused():
-                        dispatcher.compile(self._signature)
+                    dispatcher.compile(self._signature)
                     dispatcher.disable_compile()  # other layouts are converted, not compiled for
                 finally:
                     notice.cancel()

@@ -16,7 +16,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mambamatcher.collection import collection_paused
 from mambamatcher.ops.native.memory import empty_as
 from mambamatcher.ops.native.threads import run
 
@@ -79,8 +78,7 @@ def working_bytes(count: int, channels: int, grid: tuple[int, int]) -> int:
 
 def fits(widen: Float[Tensor, "hidden channel kh kw"]) -> bool:
     """Say whether the kernels can take such weights: 3×3, and channels in whole vectors."""
-    with collection_paused():
-        from mambamatcher.ops.native.lanes import LANES  # Numba, as below
+    from mambamatcher.ops.native.lanes import LANES  # Numba, as below
 
     hidden, channels, *size = widen.shape
     return size == [KERNEL, KERNEL] and hidden % LANES == 0 and channels % LANES == 0
