@@ -89,12 +89,13 @@ def read_csv(path: Path) -> list[dict[str, str]]:
 def read_mat(path: Path, *names: str) -> list[np.ndarray]:
     """Read the named arrays of a MATLAB file as floats."""
     from scipy.io import loadmat
+    from scipy.io.matlab import MatReadError
 
     if not os.path.exists(path):
         raise InputError(f"{path} is missing")
     try:
         content = loadmat(path, variable_names=list(names))
-    except _MATLAB as error:
+    except (*_MATLAB, MatReadError) as error:
         raise InputError(f"{path} is not a MATLAB file: {error}") from error
     with naming(path):
         return [np.asarray(content[name], dtype=np.float64) for name in names]

@@ -66,6 +66,7 @@ def test_two_processes_take_the_steps_of_one_and_measure_the_same(photos, tmp_pa
     two = ("--devices", "2", "--accelerator", "cpu", "batch_size=2")
     finish(command(photos, tmp_path / "two", *two, *recipe))
     (one, _), (both, _) = weights(tmp_path / "one"), weights(tmp_path / "two")
+    # a step is about 1e-3; Adam divides each gradient by its own size, and so magnifies the rounding of small ones
     for key in one:
-        torch.testing.assert_close(both[key], one[key], rtol=1e-4, atol=2e-5, msg=key)
+        torch.testing.assert_close(both[key], one[key], rtol=1e-4, atol=2e-4, msg=key)
     assert validation(tmp_path / "two") == pytest.approx(validation(tmp_path / "one"))
