@@ -75,6 +75,8 @@ class Matcher:
     """
 
     def __init__(self, model: MambaMatcher, **options: Unpack[Options]) -> None:
+        if unknown := options.keys() - Options.__annotations__.keys():
+            raise TypeError(f"Matcher has no option {min(unknown)!r}; there are {', '.join(Options.__annotations__)}")
         self.model = model.eval()
         self.config = model.config
         self.calibration = options.get("calibration", Calibration())

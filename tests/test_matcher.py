@@ -424,3 +424,8 @@ def test_the_fast_way_finds_what_the_plain_model_finds(preset, side):
     plain = model(*images, pixels_to_unit(torch.tensor(POINTS), (90, 60))[None])
     assert plain.requires_grad  # so nothing made for inference took part
     np.testing.assert_allclose(found.points, unit_to_pixels(plain.detach()[0], (90, 60)), atol=0.05)
+
+
+def test_an_option_that_there_is_not_is_refused_and_those_there_are_named():
+    with pytest.raises(TypeError, match="no option 'cache_size'; there are cache_bytes"):
+        Matcher(MambaMatcher(presets.tiny()), cache_size=1)

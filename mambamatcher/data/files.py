@@ -13,7 +13,7 @@ import numpy as np
 from mambamatcher.data.faults import naming
 from mambamatcher.errors import InputError
 
-# what scipy raises on broken MATLAB files, beside its own error, which is one of these
+# what scipy raises on broken MATLAB files, beside its own error
 _MATLAB = (
     OSError,
     ValueError,
@@ -27,6 +27,7 @@ _MATLAB = (
     EOFError,
     struct.error,
     zlib.error,
+    NameError,
 )
 
 ROOT_VARIABLE = "MAMBAMATCHER_DATA"
