@@ -13,6 +13,7 @@ class EngineName(StrEnum):
     ray = "ray"
 
 
+Engine = Annotated[EngineName, typer.Option(help="Where the work is done.")]
 Address = Annotated[
     str | None, typer.Option(help="The Ray cluster, as Ray takes it (auto, HOST:PORT, ray://...); else this machine.")
 ]

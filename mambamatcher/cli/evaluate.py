@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mambamatcher.cli.engines import Address, EngineName, Workers
+from mambamatcher.cli.engines import Address, Engine, EngineName, Workers
 
 
 def evaluate(
@@ -23,7 +23,7 @@ def evaluate(
     skip_bad: Annotated[
         bool, typer.Option(help="Leave out and list what cannot be read, instead of stopping.")
     ] = False,
-    engine: Annotated[EngineName, typer.Option(help="Where the work is done.")] = EngineName.local,
+    engine: Engine = EngineName.local,
     address: Address = None,
     workers: Workers = None,
     overwrite: Annotated[bool, typer.Option(help="Begin again instead of going on with saved predictions.")] = False,

@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from mambamatcher.cli.engines import Address, EngineName, Workers
+from mambamatcher.cli.engines import Address, Engine, EngineName, Workers
 
 
 def features(
     pictures: Annotated[Path, typer.Argument(help="A folder, a manifest with one path a line, or Parquet.")],
     out: Annotated[Path, typer.Option(help="The folder for the results.")],
     model: Annotated[str | None, typer.Option(help="A preset's name or a saved model's folder.")] = None,
-    engine: Annotated[EngineName, typer.Option(help="Where the work is done.")] = EngineName.local,
+    engine: Engine = EngineName.local,
     address: Address = None,
     workers: Workers = None,
     overwrite: Annotated[bool, typer.Option(help="Begin again instead of going on with what is there.")] = False,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mambamatcher.cli.engines import Address, EngineName, Workers
+from mambamatcher.cli.engines import Address, Engine, EngineName, Workers
 
 
 def propagate(
@@ -19,7 +19,7 @@ def propagate(
     points_file: Annotated[Path, typer.Option(help="The sources' points as JSON, CSV or COCO keypoints.")],
     out: Annotated[Path, typer.Option(help="The folder for the results.")],
     model: Annotated[str | None, typer.Option(help="A preset's name or a saved model's folder.")] = None,
-    engine: Annotated[EngineName, typer.Option(help="Where the work is done.")] = EngineName.local,
+    engine: Engine = EngineName.local,
     address: Address = None,
     workers: Workers = None,
     overwrite: Annotated[bool, typer.Option(help="Begin again instead of going on with what is there.")] = False,
