@@ -209,20 +209,23 @@ class Matcher:
         )
 
     def _describe(self, *pictures: Picture) -> list[Described]:
-        """Return each picture's description: from memory, from disk, or computed, all that are missing at once."""
+        """Return each picture's description: from memory, from disk, or computed.
+
+        One at a time: beside another picture its last digits could be others, and what is beside it depends on what is
+        remembered.
+        """
         weights = stamp(self.model)
+        described = []
         with torch.inference_mode(), self._computing:
-            recalled = {each.key: self._recall(each, weights) for each in pictures}
-            described = {key: each for key, each in recalled.items() if each is not None}
-            missing = {each.key: each for each in pictures if each.key not in described}
-            if missing:
-                pixels = torch.stack([each.pixels for each in missing.values()]).to(self.model.backbone.mean.device)
-                # convolutional backbones are quicker with their channels side by side, the others do not mind
-                images = (pixels.float() / 255.0).contiguous(memory_format=torch.channels_last)
-                for each, result in zip(missing.values(), self.model.describe(images).split(1), strict=True):
-                    described[each.key] = result.clone()  # a view would keep the others' memory as well
-                    self._keep(each, described[each.key], weights)
-        return [described[each.key] for each in pictures]
+            for picture in pictures:
+                result = self._recall(picture, weights)
+                if result is None:
+                    pixels = picture.pixels[None].to(self.model.backbone.mean.device)
+                    # convolutional backbones are quicker with their channels side by side, the others do not mind
+                    result = self.model.describe((pixels.float() / 255.0).contiguous(memory_format=torch.channels_last))
+                    self._keep(picture, result, weights)
+                described.append(result)
+        return described
 
     def _keep(self, picture: Picture, described: Described, weights: Hashable) -> None:
         self._memory.put((weights, picture.key), described)

@@ -21,9 +21,11 @@ def needed_bytes(model: MambaMatcher, side: int) -> int:
     grid = (side // model.backbone.stride, side // model.backbone.stride)
     positions = grid[0] * grid[1]
     levels = len(model.backbone.level_channels)
-    features = 2 * levels * model.backbone.channels * positions * FLOAT
-    extracting = 2 * FLOATS_PER_PIXEL * side**2 * FLOAT + 2 * features
-    aggregating = 2 * features + _convolution_bytes(model.features, grid, 2 * levels)
+    views = 2 if model.config.mirror else 1
+    features = 2 * views * levels * model.backbone.channels * positions * FLOAT
+    # one picture at a time, while the other's features are kept
+    extracting = views * FLOATS_PER_PIXEL * side**2 * FLOAT + 2 * features
+    aggregating = 2 * features + _convolution_bytes(model.features, grid, views * levels)
     tokens = positions**2
     fused = isinstance(model.correlation, SimilarityScan) and model.correlation.can_be_fused
     refining = FUSED_BYTES if fused else UNFUSED_COPIES * levels * FLOAT

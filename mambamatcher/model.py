@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
@@ -10,6 +11,7 @@ from mambamatcher.backbones import BACKBONES, BackboneConfig, VitConfig
 from mambamatcher.config import choice
 from mambamatcher.correlation import (
     CORRELATION_AGGREGATIONS,
+    EPSILON,
     CorrelationConfig,
     Linear,
     SimilarityScanAggregation,
@@ -29,6 +31,7 @@ class ModelConfig:
     """The paper's model; each part can be exchanged for any of its registry."""
 
     side: int = 420  # images are resized to this square before the model sees them
+    mirror: bool = False  # for inference, see each image in a mirror too, and take the mean of both similarities
     backbone: BackboneConfig = choice(BACKBONES, default_factory=VitConfig)
     features: FeatureConfig = choice(FEATURE_AGGREGATIONS, default_factory=ConvAggregation)
     correlation: CorrelationConfig = choice(CORRELATION_AGGREGATIONS, default_factory=SimilarityScanAggregation)
@@ -52,6 +55,8 @@ class MambaMatcher(nn.Module):
                 f"side {config.side} does not divide into patches of {self.backbone.stride}; use {nearest}"
             )
         self.features = config.features.build(self.backbone.channels)
+        if config.mirror and not isinstance(self.features, PerImageAggregator):
+            raise ConfigError("mirror=true needs an aggregation of each image's own features, not one of the pair's")
         self.correlation = config.correlation.build(len(self.backbone.level_channels))
 
     def extract(self, images: Images) -> Features:
@@ -66,8 +71,15 @@ class MambaMatcher(nn.Module):
         return self.correlation(correlation_map(source, target))
 
     def describe(self, images: Images) -> Features:
-        """Compute all that does not depend on the other image, to be kept and compared with many."""
-        return self.aggregate(self.extract(images))
+        """Compute all that does not depend on the other image, to be kept and compared with many.
+
+        Seen in a mirror too, a position has twice the channels: both views' directions side by side, since the cosine
+        similarity of two such pairs is the mean of the two.
+        """
+        if not self.config.mirror or self.training:
+            return self.aggregate(self.extract(images))
+        seen, mirrored = self.aggregate(self.extract(torch.cat([images, images.flip(3)]))).chunk(2)
+        return torch.cat([F.normalize(view, dim=2, eps=EPSILON) for view in (seen, mirrored.flip(4))], dim=2)
 
     def aggregate(self, features: Features) -> Features:
         """Do to the backbone's features what of the aggregation does not depend on the other image."""
@@ -124,7 +136,7 @@ class MambaMatcher(nn.Module):
         if not bool(((points >= -1) & (points <= 1)).all()):
             worst = points.detach().abs().max().item()
             raise InputError(f"points must lie in the unit frame [-1, 1], got a coordinate of size {worst:.3g}")
-        refined = self.refine(self.extract(source_images), self.extract(target_images))
+        refined = self.compare(self.describe(source_images), self.describe(target_images))
         radius = self.config.transfer.training_radius if self.training else self.config.transfer.radius
         return transfer_points(refined, points, self.config.transfer, radius)
 

@@ -27,12 +27,16 @@ class Transfer:
     0.5. `scores` says what the Gaussian multiplies: "shifted" measures each row from its minimum, so that nothing far
     away is ever lifted; "printed" is the paper's equation, which raises far negative scores towards zero, above near
     ones. `readout` "argmax" takes the centre of the best position instead: the nearest-neighbour baseline.
+    `blend` says what the sampler blends around a source point: "points", the places its neighbours match, as the
+    paper does, or their "scores", from which one place is then read: two neighbours that disagree would otherwise meet
+    halfway, at nobody's match. An argmax is always of blended scores.
     """
 
     sigma: float = 0.5
     temperature: float = 50.0
     scores: Literal["shifted", "printed"] = "shifted"
     readout: Literal["kernel_soft_argmax", "argmax"] = "kernel_soft_argmax"
+    blend: Literal["points", "scores"] = "points"
     radius: float = 0.05
     training_radius: float = 0.1
 
@@ -40,6 +44,11 @@ class Transfer:
         for name in ("sigma", "temperature", "radius", "training_radius"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"transfer.{name} must be positive, got {getattr(self, name)}")
+
+    @property
+    def blends_scores(self) -> bool:
+        """Whether a point is read from blended scores."""
+        return self.blend == "scores" or self.readout == "argmax"
 
 
 @in_float32
@@ -84,7 +93,7 @@ def transfer_points(
     """Carry source points to the target; `radius` defaults to the one for inference."""
     target = (refined.shape[3], refined.shape[4])
     weights, rows = _sampled(refined, points, settings.radius if radius is None else radius)
-    if settings.readout == "argmax":  # of the scores at the point: a mean of neighbours' best places may be nobody's
+    if settings.blends_scores:
         return _carry(weights @ rows, target, settings)
     return weights @ _carry(rows, target, settings)
 
@@ -96,6 +105,8 @@ def point_probability(
     """Return each source point's matching distribution over the target: its heat map."""
     target = (refined.shape[3], refined.shape[4])
     weights, rows = _sampled(refined, points, settings.radius)
+    if settings.blends_scores:
+        return _probability(weights @ rows, target, settings).unflatten(-1, target)
     return (weights @ _probability(rows, target, settings)).unflatten(-1, target)
 
 

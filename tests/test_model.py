@@ -104,6 +104,30 @@ def test_points_that_cannot_be_transferred_are_refused(model, points, says):
         model(source, target, points)
 
 
+def test_a_mirror_gives_the_mean_of_both_views_similarities_for_inference_only():
+    config = override(presets.tiny(), ["correlation=linear"])
+    torch.manual_seed(0)
+    plain = MambaMatcher(config).eval()
+    both = MambaMatcher(replace(config, mirror=True)).eval()
+    both.load_state_dict(plain.state_dict())
+    source, target, points = batch(sides=((28, 42), (56, 70)))
+    with torch.no_grad():
+        seen = plain.compare(plain.describe(source), plain.describe(target))
+        mirrored = plain.compare(plain.describe(source.flip(3)), plain.describe(target.flip(3))).flip(2, 4)
+        refined = both.compare(both.describe(source), both.describe(target))
+        assert_close(refined, (seen + mirrored) / 2, rtol=1e-4, atol=1e-5)
+        # so what is found in a mirror is the mirror image of what is found
+        swap = torch.tensor([-1.0, 1.0])
+        assert_close(both(source.flip(3), target.flip(3), points * swap) * swap, both(source, target, points))
+        both.train()
+        assert_close(both.describe(source), plain.describe(source))
+
+
+def test_a_mirror_is_refused_where_images_are_aggregated_in_pairs():
+    with pytest.raises(ConfigError, match="mirror=true needs"):
+        MambaMatcher(override(presets.tiny(), ["mirror=true", "features=attention", "features.cross=true"]))
+
+
 def test_a_side_that_does_not_divide_into_patches_is_refused_with_one_that_does():
     with pytest.raises(ConfigError, match="side 100 does not divide into patches of 14; use 98"):
         MambaMatcher(replace(presets.tiny(), side=100))

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -68,6 +69,31 @@ def test_transferred_points_equal_the_papers_equations(transfer, radius):
     for b in range(2):
         expected = slow_points(maps[b].double().numpy(), points[b].double().numpy(), transfer, radius)
         assert_close(found[b].double().numpy(), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_blended_scores_are_read_once():
+    maps, radius = refined(), 0.9
+    points = torch.rand(2, 6, 2, generator=torch.Generator().manual_seed(1)) * 2 - 1
+    transfer = Transfer(temperature=3.0, blend="scores")
+    found = transfer_points(maps, points, transfer, radius)
+    for b, k in np.ndindex(2, 6):
+        weights = np.zeros(GRIDS[:2])
+        for i, j in np.ndindex(*GRIDS[:2]):
+            at = centre(j, GRIDS[1]), centre(i, GRIDS[0])
+            weights[i, j] = max(0.0, radius - math.dist(points[b, k].tolist(), at))
+        scores = np.einsum("ij,ijkl->kl", weights / weights.sum(), maps[b].double().numpy())
+        assert_close(found[b, k].double().numpy(), np.array(slow_flow(scores, transfer)), rtol=1e-4, atol=1e-5)
+
+
+def test_neighbours_that_disagree_meet_halfway_only_if_their_points_are_blended():
+    maps = torch.zeros(1, 1, 2, 1, 8)
+    maps[0, 0, 0, 0, 0], maps[0, 0, 1, 0, 7] = 1.0, 0.9
+    between = torch.zeros(1, 1, 2)
+    sharp = Transfer(temperature=200.0)
+    assert abs(transfer_points(maps, between, sharp)[0, 0, 0].item()) < 0.01
+    scores = replace(sharp, blend="scores")
+    assert transfer_points(maps, between, scores)[0, 0, 0].item() == pytest.approx(-7 / 8, abs=0.01)
+    assert point_probability(maps, between, scores)[0, 0, 0, 0].item() > 0.99
 
 
 def test_argmax_readout_gives_the_centre_of_the_best_position():

@@ -9,7 +9,7 @@ from mambamatcher.presets import PRESETS
 from mambamatcher.registry import unknown
 from mambamatcher.training.recipe import Recipe
 
-SIDE = 256  # a 16x16 grid, to keep a row within minutes of one core
+SIDE = 192  # a 12x12 grid, to keep a row within minutes of one core
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ def base_of(name: str) -> Base:
 def embedded_base() -> Base:
     """Train on two cores: the embedded model with its backbone frozen, at a small side, on the VOC keypoints."""
     model = read_config(EMBEDDED / CONFIG)
-    frozen = replace(model, side=SIDE, backbone=replace(model.backbone, trainable_blocks=0))
+    frozen = replace(model, side=SIDE, mirror=False, backbone=replace(model.backbone, trainable_blocks=0))
     recipe = Recipe(
         model=frozen,
         effective_batch=4,

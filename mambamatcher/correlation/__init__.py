@@ -1,7 +1,7 @@
 """Correlation maps and their aggregation: each row of the paper's correlation table, chosen by configuration."""
 
 from mambamatcher.correlation.base import CORRELATION_AGGREGATIONS, CorrelationConfig
-from mambamatcher.correlation.compute import blended_correlation, correlation_map
+from mambamatcher.correlation.compute import EPSILON, blended_correlation, correlation_map
 from mambamatcher.correlation.conv4d import Conv4dAggregation
 from mambamatcher.correlation.fastformer import FastFormerAggregation
 from mambamatcher.correlation.linear import Linear, LinearAggregation, MeanAggregation
@@ -10,6 +10,7 @@ from mambamatcher.correlation.similarity_scan import SimilarityScanAggregation
 
 __all__ = [
     "CORRELATION_AGGREGATIONS",
+    "EPSILON",
     "Conv4dAggregation",
     "CorrelationConfig",
     "FastFormerAggregation",
