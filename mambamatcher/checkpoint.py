@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -96,6 +97,17 @@ def reconfigured(model: MambaMatcher, config: ModelConfig) -> MambaMatcher:
     changed.config = config
     load_exactly(changed, dict(model.state_dict()), "the model's weights")
     return changed.eval()
+
+
+@torch.no_grad()
+def take_mean(model: MambaMatcher, others: Sequence[MambaMatcher]) -> None:
+    """Give a model the mean of its own and others' weights: runs with a common start often do better together."""
+    states = [each.state_dict() for each in (model, *others)]
+    if len({tuple((key, value.shape) for key, value in state.items()) for state in states}) > 1:
+        raise ConfigError("the models to average differ in their parts; give models of one architecture")
+    for key, value in states[0].items():
+        if value.is_floating_point():
+            value.copy_(torch.stack([state[key] for state in states]).mean(dim=0))
 
 
 def read_config(path: Path) -> ModelConfig:

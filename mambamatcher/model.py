@@ -78,7 +78,8 @@ class MambaMatcher(nn.Module):
         """
         if not self.config.mirror or self.training:
             return self.aggregate(self.extract(images))
-        seen, mirrored = self.aggregate(self.extract(torch.cat([images, images.flip(3)]))).chunk(2)
+        both = self.aggregate(self.extract(torch.cat([images, images.flip(3)])))
+        seen, mirrored = both.unflatten(0, (2, -1)).unbind()
         return torch.cat([F.normalize(view, dim=2, eps=EPSILON) for view in (seen, mirrored.flip(4))], dim=2)
 
     def aggregate(self, features: Features) -> Features:

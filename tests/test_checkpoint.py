@@ -1,13 +1,15 @@
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import torch
 
-from mambamatcher import MambaMatcher, Matcher, presets
-from mambamatcher.checkpoint import EMBEDDED, load_pretrained, push_to_hub, save_pretrained
+from mambamatcher import MambaMatcher, Matcher, cli, presets
+from mambamatcher.checkpoint import EMBEDDED, load_pretrained, push_to_hub, save_pretrained, take_mean
 from mambamatcher.confidence import Calibration, load_calibration
-from mambamatcher.errors import WeightsError
+from mambamatcher.config import override
+from mambamatcher.errors import ConfigError, WeightsError
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +48,23 @@ def test_a_model_that_is_nowhere_is_refused_in_one_sentence(source, monkeypatch,
     with pytest.raises(WeightsError, match=source) as caught:
         load_pretrained(source)
     assert "\n" not in str(caught.value)
+
+
+def test_the_mean_of_models_is_taken_weight_by_weight_and_refused_between_architectures(model, tmp_path, monkeypatch):
+    three = [MambaMatcher(presets.tiny()) for _ in range(3)]
+    expected = {key: sum(each.state_dict()[key] for each in three) / 3 for key in three[0].state_dict()}
+    for number, each in enumerate(three):
+        save_pretrained(each, tmp_path / str(number))
+    folders = [f"--average={tmp_path / str(number)}" for number in (1, 2)]
+    command = ["mambamatcher", "export", "--model", str(tmp_path / "0"), *folders, "--folder", str(tmp_path / "mean")]
+    monkeypatch.setattr("sys.argv", command)
+    with suppress(SystemExit):
+        cli.main()
+    for key, value in load_pretrained(tmp_path / "mean").state_dict().items():
+        torch.testing.assert_close(value, expected[key])
+    other = MambaMatcher(override(presets.tiny(), ["correlation=linear"]))
+    with pytest.raises(ConfigError, match="differ in their parts"):
+        take_mean(model, [other])
 
 
 def test_half_precision_files_load_as_single_precision(model, tmp_path):

@@ -12,6 +12,9 @@ def export(
     onnx: Annotated[Path | None, typer.Option(help="The ONNX file to write.")] = None,
     folder: Annotated[Path | None, typer.Option(help="The folder to write weights and configuration to.")] = None,
     model: Annotated[str | None, typer.Option(help="A preset's name or a saved model's folder.")] = None,
+    average: Annotated[
+        list[Path] | None, typer.Option(help="Saved models whose weights are averaged with the model's.")
+    ] = None,
     half: Annotated[bool, typer.Option(help="Write the folder's weights in half precision.")] = False,
     overwrite: Annotated[bool, typer.Option(help="Replace what exists.")] = False,
     overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Model changes.")] = None,
@@ -20,7 +23,7 @@ def export(
 
     Example: mambamatcher export --onnx features.onnx --model lite
     """
-    from mambamatcher.checkpoint import reconfigured, save_pretrained
+    from mambamatcher.checkpoint import load_pretrained, reconfigured, save_pretrained, take_mean
     from mambamatcher.config import override
     from mambamatcher.errors import ConfigError
     from mambamatcher.export import export_onnx
@@ -31,6 +34,7 @@ def export(
     if onnx is not None:
         refuse_existing(onnx, overwrite)
     loaded = load_matcher(model).model
+    take_mean(loaded, [load_pretrained(each) for each in average or ()])
     if overrides:
         loaded = reconfigured(loaded, override(loaded.config, overrides))
     if onnx is not None:
