@@ -29,22 +29,32 @@ bench: $(VENV)/installed-dev
 	$(BIN)/mambamatcher benchmark pair --preset lite --sides 320
 	$(BIN)/mambamatcher benchmark gallery --preset lite --targets 10
 
-# the embedded model, from ImageNet weights to the folder in the package; DATA is where the benchmarks are, and a run that
-# was stopped goes on. Two processes of one thread do more than one of two.
+# The embedded model, from ImageNet weights to the folder in the package: two runs, whose weights are averaged. DATA is where
+# the benchmarks are, and what was stopped goes on. Two processes of one thread do more than one of two.
 DATA ?= data
-RUN := runs/lite-base
+LITE := mambamatcher/assets/lite
+TRAIN := OMP_NUM_THREADS=1 $(BIN)/mambamatcher train --preset lite --root $(DATA) --accelerator cpu
+RECIPE := model.correlation.kind=linear model.backbone.trainable_blocks=13 batch_size=1 schedule=cosine \
+  keypoint_weight=0 cross_entropy_weight=1 augmentation.flip=0.5 workers=0
+EVALUATE := $(BIN)/mambamatcher evaluate --root $(DATA)
+READOUT := mirror=true transfer.blend=scores
+run = --out runs/$(1) $(if $(wildcard runs/$(1)/recipe.json),--resume)
+
 train-lite: $(VENV)/installed-dev
-	OMP_NUM_THREADS=1 $(BIN)/mambamatcher train --preset lite --dataset voc --root $(DATA) --out $(RUN) \
-	  --validation-pairs 100 --devices 2 --accelerator cpu $(if $(wildcard $(RUN)/recipe.json),--resume) \
-	  seed=0 model.side=320 model.correlation.kind=linear model.transfer.temperature=20 model.backbone.trainable_blocks=13 \
-	  steps=900 round_steps=150 effective_batch=2 batch_size=1 group_images=8 \
-	  learning_rate=1e-3 backbone_learning_rate=2e-4 schedule=cosine warmup_steps=50 averaging=0.995 \
-	  keypoint_weight=0 cross_entropy_weight=1 augmentation.flip=0.5 workers=0
-	$(BIN)/mambamatcher export --model $(RUN)/model --folder mambamatcher/assets/lite --half --overwrite side=384
-	$(BIN)/mambamatcher calibrate mambamatcher/assets/lite --dataset voc --split selection --root $(DATA) --limit 300 --out $(RUN)/calibration --overwrite
-	cp $(RUN)/calibration/calibration.json mambamatcher/assets/lite/
-	$(BIN)/mambamatcher evaluate mambamatcher/assets/lite --dataset spair --split val --root $(DATA) --out $(RUN)/spair
-	$(BIN)/mambamatcher evaluate mambamatcher/assets/lite --dataset pf-pascal --split val --root $(DATA) --out $(RUN)/pf-pascal
+	$(TRAIN) --dataset voc --devices 2 --validation-pairs 100 $(call run,lite-base) $(RECIPE) seed=0 model.side=320 \
+	  steps=900 round_steps=150 effective_batch=2 group_images=8 \
+	  learning_rate=1e-3 backbone_learning_rate=2e-4 warmup_steps=50 averaging=0.995
+	$(TRAIN) --dataset voc --devices 2 --validation-pairs 100 $(call run,lite-more) $(RECIPE) seed=1 model.side=384 \
+	  start=runs/lite-base/model steps=480 round_steps=480 effective_batch=2 group_images=8 \
+	  learning_rate=6e-4 backbone_learning_rate=2e-4 warmup_steps=20 averaging=0.99
+	$(BIN)/mambamatcher export --model runs/lite-base/model --average runs/lite-more/model --folder runs/lite \
+	  --overwrite side=384
+	$(BIN)/mambamatcher export --model runs/lite --folder $(LITE) --half --overwrite $(READOUT)
+	$(BIN)/mambamatcher calibrate $(LITE) --dataset voc --split selection --root $(DATA) --limit 300 --out runs/lite-calibration \
+	  --overwrite
+	cp runs/lite-calibration/calibration.json $(LITE)/
+	$(EVALUATE) $(LITE) --dataset spair --split val --out runs/lite/spair-val
+	$(EVALUATE) $(LITE) --dataset pf-pascal --split val --out runs/lite/pf-pascal-val
 	$(BIN)/python -m tests.test_embedded
 
 $(VENV)/installed-demo: pyproject.toml constraints.txt

@@ -1,5 +1,6 @@
 """Draw the pictures of the documentation with the model that comes with the package: `python docs/make_pictures.py`."""
 
+import csv
 import json
 import shutil
 import subprocess
@@ -28,6 +29,7 @@ from mambamatcher.matcher import PreparedPair
 
 SAMPLE = Path(mambamatcher.__file__).parent / "assets" / "sample"
 OUT = Path(__file__).parent / "pictures"
+CURVES = Path(__file__).parents[1] / "benchmarks" / "results" / "lite" / "curves.csv"
 SHOWN = 0  # the point that is followed through the steps: the nose
 HEAD = (305, 95, 445, 195)  # the box of an ellipse around the source's head
 LINES = 150
@@ -47,6 +49,7 @@ def main() -> None:
     draw_steps(matcher, pair, points[SHOWN])
     draw_carried(matcher, pair)
     draw_review(matcher)
+    draw_training()
 
 
 def draw_steps(matcher: Matcher, pair: PreparedPair, point: Float[np.ndarray, "2"]) -> None:
@@ -162,6 +165,26 @@ def draw_review(matcher: Matcher) -> None:
         shot = [f"--screenshot={folder / 'page.png'}", "--window-size=900,900", (folder / "out" / REVIEW).as_uri()]
         subprocess.run([chromium, *options.split(), *shot], check=True, capture_output=True)
         Image.open(folder / "page.png").convert("RGB").save(OUT / "review.png", optimize=True)
+
+
+def draw_training() -> None:
+    """Show what the embedded model's runs reached on 100 selection pairs, round by round."""
+    runs: dict[str, list[tuple[int, float]]] = {}
+    with CURVES.open(encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            runs.setdefault(row["run"], []).append((int(row["step"]), float(row["validation_pck"])))
+    figure = Figure(figsize=(6, 3.4), layout="constrained")
+    axis = figure.subplots()
+    begun = 0
+    for name, points in runs.items():
+        steps, values = zip(*points, strict=True)
+        axis.plot([begun + step for step in steps], values, "o-", label=name)
+        begun += steps[-1]
+    axis.set_xlabel("steps of two groups of eight pictures")
+    axis.set_ylabel("PCK@0.10 per image, box (%)")
+    axis.legend(frameon=False)
+    axis.spines[["top", "right"]].set_visible(False)
+    figure.savefig(OUT / "lite-training.png", dpi=110)
 
 
 def _axes(count: int, rows: int = 1) -> list[Axes]:
