@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SAMPLE := mambamatcher/assets/sample
 
-.PHONY: demo test test-web bench train-lite clean
+.PHONY: demo test test-web bench train-lite train-pf-pascal control-lite unseen-lite clean
 
 demo: $(VENV)/installed-demo
 	$(BIN)/mambamatcher match $(SAMPLE)/source.png $(SAMPLE)/target.png --points-file $(SAMPLE)/points.json --out matches.png --overwrite
@@ -56,6 +56,44 @@ train-lite: $(VENV)/installed-dev
 	$(EVALUATE) $(LITE) --dataset spair --split val --out runs/lite/spair-val
 	$(EVALUATE) $(LITE) --dataset pf-pascal --split val --out runs/lite/pf-pascal-val
 	$(BIN)/python -m tests.test_embedded
+
+# The checkpoint trained on nothing but PF-PASCAL's official pairs, in two runs, and its scores, with and without the pairs
+# that share a picture with training
+PF := mambamatcher/assets/lite-pf-pascal
+train-pf-pascal: $(VENV)/installed-dev
+	$(TRAIN) --dataset pf-pascal --validation-pairs 100 $(call run,pf-pascal-first) $(RECIPE) seed=0 model.side=320 \
+	  steps=240 round_steps=80 effective_batch=1 group_images=8 \
+	  learning_rate=1e-3 backbone_learning_rate=2e-4 warmup_steps=20 averaging=0.98
+	$(TRAIN) --dataset pf-pascal --validation-pairs 100 $(call run,pf-pascal-second) $(RECIPE) seed=1 model.side=320 \
+	  start=runs/pf-pascal-first/model steps=500 round_steps=500 effective_batch=1 group_images=8 \
+	  learning_rate=1e-3 backbone_learning_rate=3e-4 warmup_steps=10 averaging=0.98
+	$(BIN)/mambamatcher export --model runs/pf-pascal-second/model --folder $(PF) --half --overwrite side=384 $(READOUT)
+	$(EVALUATE) $(PF) --dataset pf-pascal --split val --out runs/pf-pascal-second/val
+	$(BIN)/python benchmarks/overlap.py runs/pf-pascal-second/val $(DATA)
+
+# Does the scan help? The same start, recipe, pairs, steps and seeds with the scan and without, compared
+CONTROL := runs/control
+control-lite: $(VENV)/installed-dev
+	for seed in 0 1; do \
+	  for kind in "scan" "linear model.correlation.kind=linear"; do set -- $$kind; out=$(CONTROL)-$$1-$$seed; \
+	    $(TRAIN) --dataset voc --validation-pairs 20 --out $$out $$(test -e $$out/recipe.json && echo --resume) \
+	      seed=$$seed start=runs/lite model.side=320 $$2 model.transfer.blend=scores model.backbone.trainable_blocks=13 \
+	      steps=100 round_steps=100 effective_batch=1 batch_size=1 group_images=3 schedule=cosine warmup_steps=10 averaging=0.97 \
+	      learning_rate=5e-4 backbone_learning_rate=5e-5 keypoint_weight=0 cross_entropy_weight=1 augmentation.flip=0.5 workers=0; \
+	    $(EVALUATE) $$out/model --dataset voc --split selection --limit 400 --out $$out/selection; \
+	  done; \
+	  $(BIN)/mambamatcher compare $(CONTROL)-scan-$$seed/selection/report.json $(CONTROL)-linear-$$seed/selection/report.json; \
+	done
+
+# A run that never sees a third of each category's keypoint names, evaluated on nothing but those
+unseen-lite: $(VENV)/installed-dev
+	$(TRAIN) --dataset voc --split trn-seen --validation-pairs 20 $(call run,unseen) $(RECIPE) seed=0 model.side=320 \
+	  steps=300 round_steps=300 effective_batch=1 group_images=8 \
+	  learning_rate=1e-3 backbone_learning_rate=2e-4 warmup_steps=30 averaging=0.98
+	$(BIN)/mambamatcher export --model runs/unseen/model --folder runs/unseen/read --overwrite side=384 $(READOUT)
+	$(EVALUATE) runs/unseen/read --dataset voc --split selection-unseen --limit 300 --out runs/unseen/selection
+	$(EVALUATE) nearest --dataset voc --split selection-unseen --limit 300 --out runs/unseen/untrained
+	$(BIN)/mambamatcher compare runs/unseen/selection/report.json runs/unseen/untrained/report.json
 
 $(VENV)/installed-demo: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

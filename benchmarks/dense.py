@@ -3,8 +3,9 @@
     python benchmarks/dense.py --pairs 200
 
 asks for 50 random points of each rendered object, all over its surface, whose true places are known exactly, of the
-embedded model and of the untrained one (nearest neighbours of the same backbone with its ImageNet weights), and prints
-PCK@0.10 per image, box, with 95 % bootstrap intervals over pairs. Writes benchmarks/results/lite/dense.json.
+embedded model and of untrained ones (nearest neighbours of the same backbone with its ImageNet weights, at the embedded
+model's side and at the side that suits them best), and prints PCK@0.10 per image, box, with 95 % bootstrap intervals
+over pairs. Writes benchmarks/results/lite/dense.json.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import numpy as np
 
 from mambamatcher import Matcher
 from mambamatcher.data.synthetic import SyntheticPairs
+from mambamatcher.presets import PRESETS
 
 POINTS, ALPHA, RESAMPLES, SEED = 50, 0.10, 1000, 5
 
@@ -24,7 +26,10 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=200)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/lite/dense.json"))
     arguments = parser.parse_args()
-    matchers = {"embedded": Matcher.from_pretrained(), "untrained": Matcher.from_preset("nearest")}
+    embedded = Matcher.from_pretrained()
+    sides = (embedded.config.side, PRESETS["nearest"]().side)
+    untrained = {f"untrained, {side} px": Matcher.from_preset("nearest", [f"side={side}"]) for side in sides}
+    matchers = {"embedded": embedded, **untrained}
     rng = np.random.default_rng(SEED)
     shares: dict[str, list[float]] = {name: [] for name in matchers}
     for pair in SyntheticPairs(arguments.pairs, seed=SEED):
@@ -40,7 +45,8 @@ def main() -> None:
             shares[name].append(float((np.linalg.norm(found - truth, axis=1) <= reach).mean()))
     drawn = rng.integers(arguments.pairs, size=(RESAMPLES, arguments.pairs))
     table = {name: np.array(values) for name, values in shares.items()}
-    table["difference"] = table["embedded"] - table["untrained"]
+    for name in untrained:
+        table[f"embedded - {name}"] = table["embedded"] - table[name]
     result: dict[str, object] = {"pairs": arguments.pairs, "points a pair": POINTS, "alpha": ALPHA}
     for name, values in table.items():
         low, high = np.quantile(values[drawn].mean(axis=1), [0.025, 0.975])
