@@ -55,7 +55,13 @@ def base_of(name: str) -> Base:
 def embedded_base() -> Base:
     """Train on two cores: the embedded model with its backbone frozen, at a small side, on the VOC keypoints."""
     model = read_config(EMBEDDED / CONFIG)
-    frozen = replace(model, side=SIDE, mirror=False, backbone=replace(model.backbone, trainable_blocks=0))
+    frozen = replace(
+        model,
+        side=SIDE,
+        mirror=False,
+        backbone=replace(model.backbone, trainable_blocks=0),
+        transfer=replace(model.transfer, temperature=PRESETS["lite"]().transfer.temperature),  # that of its training
+    )
     recipe = Recipe(
         model=frozen,
         effective_batch=4,
