@@ -37,7 +37,7 @@ TRAIN := OMP_NUM_THREADS=1 $(BIN)/mambamatcher train --preset lite --root $(DATA
 RECIPE := model.correlation.kind=linear model.backbone.trainable_blocks=13 batch_size=1 schedule=cosine \
   keypoint_weight=0 cross_entropy_weight=1 augmentation.flip=0.5 workers=0
 EVALUATE := $(BIN)/mambamatcher evaluate --root $(DATA)
-READOUT := mirror=true transfer.blend=scores
+READOUT := mirror=true transfer.blend=scores transfer.radius=0.08
 run = --out runs/$(1) $(if $(wildcard runs/$(1)/recipe.json),--resume)
 
 train-lite: $(VENV)/installed-dev

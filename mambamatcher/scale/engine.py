@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-import torch
-
+from mambamatcher.collection import collection_paused
 from mambamatcher.errors import BackendError, InputError, MambaMatcherError
 from mambamatcher.evaluation.progress import track
 from mambamatcher.scale.parts import Part, Work
@@ -71,8 +70,8 @@ class RayEngine:
         with self._connected(ray):
             workers = min(self.workers or int(ray.cluster_resources().get("CPU", 1)), len(parts))
             ray.data.DataContext.get_current().enable_progress_bars = False
-            # one at a time for each actor: a part that waits behind another could be done by an idle one
-            pool = ray.data.ActorPoolStrategy(size=workers, max_tasks_in_flight_per_actor=1)
+            # the next part waits at the actor, which would else be idle until Ray Data has seen that one is done
+            pool = ray.data.ActorPoolStrategy(size=workers, max_tasks_in_flight_per_actor=2)
             rows = [{"part": pickle.dumps(part)} for part in parts]
             done = ray.data.from_items(rows, override_num_blocks=len(rows)).map(
                 _Worker, fn_constructor_args=(ray.put(work),), compute=pool, num_cpus=1
@@ -89,7 +88,9 @@ class RayEngine:
             yield
             return
         here = self.address in (None, "local")
-        own = {"num_cpus": self.workers, "include_dashboard": False, "_node_ip_address": "127.0.0.1"} if here else {}
+        # Ray starts as many processes ahead as it has CPUs, and Ray Data takes the first for itself
+        cpus = self.workers and self.workers + 1
+        own = {"num_cpus": cpus, "include_dashboard": False, "_node_ip_address": "127.0.0.1"} if here else {}
         try:
             ray.init(address=self.address or "local", logging_level=logging.ERROR, log_to_driver=False, **own)
         except (ConnectionError, ValueError, RuntimeError) as error:
@@ -104,8 +105,10 @@ class _Worker:
     """One actor: the work, kept with its model between parts."""
 
     def __init__(self, work: Any) -> None:
+        with collection_paused():  # imports torch and the model
+            self.work: Work = _require_ray().get(work)
+            import torch
         torch.set_num_threads(1)
-        self.work: Work = _require_ray().get(work)
 
     def __call__(self, row: dict[str, Any]) -> dict[str, str]:
         try:
@@ -117,6 +120,7 @@ class _Worker:
 
 def _require_ray() -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would report to its makers
+    os.environ.setdefault("RAY_worker_niceness", "0")  # its workers would give way to every other process
     try:
         import ray
         import ray.data
