@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -51,6 +52,12 @@ class SameConv(nn.Conv2d):
 
     def forward(self, x: Float[Tensor, "batch _ _ _"]) -> Float[Tensor, "batch _ _ _"]:
         """Pad so that the output has size ceil(input / stride), then convolve."""
+        return self.convolve(x, self.weight, self.bias)
+
+    def convolve(
+        self, x: Float[Tensor, "batch _ _ _"], weight: Float[Tensor, "_ _ _ _"], bias: Float[Tensor, " _"] | None
+    ) -> Float[Tensor, "batch _ _ _"]:
+        """Do the same with other weights."""
         pads: list[int] = []
         for side, kernel, stride in zip(
             reversed(x.shape[-2:]), reversed(self.kernel_size), reversed(self.stride), strict=True
@@ -59,15 +66,29 @@ class SameConv(nn.Conv2d):
             pads += [total // 2, total - total // 2]
         left, right, top, bottom = pads
         if left == right and top == bottom:  # the convolution pads for itself, without a copy
-            return F.conv2d(x, self.weight, self.bias, self.stride, (top, left), self.dilation, self.groups)
-        return super().forward(F.pad(x, pads))
+            return F.conv2d(x, weight, bias, self.stride, (top, left), self.dilation, self.groups)
+        return F.conv2d(F.pad(x, pads), weight, bias, self.stride, 0, self.dilation, self.groups)
 
 
-def conv_norm(before: int, after: int, kernel: int, stride: int = 1, groups: int = 1) -> nn.Sequential:
-    """Return a bias-free convolution and its batch norm, with the published epsilon."""
-    return nn.Sequential(
-        SameConv(before, after, kernel, stride, groups=groups, bias=False), nn.BatchNorm2d(after, eps=1e-3)
-    )
+class ConvNorm(nn.Sequential):
+    """A bias-free convolution and its batch norm, with the published epsilon."""
+
+    def __init__(self, before: int, after: int, kernel: int, stride: int = 1, groups: int = 1) -> None:
+        super().__init__(
+            SameConv(before, after, kernel, stride, groups=groups, bias=False), nn.BatchNorm2d(after, eps=1e-3)
+        )
+
+    def forward(self, x: Float[Tensor, "batch _ _ _"]) -> Float[Tensor, "batch _ _ _"]:
+        """Convolve and normalise; for inference in one pass, the norm taken into the convolution's weights."""
+        conv, norm = self
+        assert isinstance(conv, SameConv)
+        assert isinstance(norm, nn.BatchNorm2d)
+        assert norm.running_var is not None
+        assert norm.running_mean is not None
+        if torch.is_grad_enabled() or norm.training:
+            return norm(conv(x))
+        scale = norm.weight * (norm.running_var + norm.eps).rsqrt()
+        return conv.convolve(x, conv.weight * scale[:, None, None, None], norm.bias - norm.running_mean * scale)
 
 
 class InvertedResidual(nn.Module):
@@ -76,17 +97,22 @@ class InvertedResidual(nn.Module):
     def __init__(self, before: int, after: int, expansion: int, kernel: int, stride: int) -> None:
         super().__init__()
         inner = before * expansion
-        self.expand = conv_norm(before, inner, 1) if expansion > 1 else None
-        self.depthwise = conv_norm(inner, inner, kernel, stride, groups=inner)
-        self.project = conv_norm(inner, after, 1)
+        self.expand = ConvNorm(before, inner, 1) if expansion > 1 else None
+        self.depthwise = ConvNorm(inner, inner, kernel, stride, groups=inner)
+        self.project = ConvNorm(inner, after, 1)
         self.residual = stride == 1 and before == after
         self.channels = after
 
     def forward(self, x: Float[Tensor, "batch _ _ _"]) -> Float[Tensor, "batch _ _ _"]:
         """Transform one feature map."""
-        inner = F.relu6(self.expand(x)) if self.expand is not None else x
-        projected = self.project(F.relu6(self.depthwise(inner)))
+        inner = _relu6(self.expand(x)) if self.expand is not None else x
+        projected = self.project(_relu6(self.depthwise(inner)))
         return x + projected if self.residual else projected
+
+
+def _relu6(x: Float[Tensor, "batch _ _ _"]) -> Float[Tensor, "batch _ _ _"]:
+    """Clip; in place where no gradient will ask for what was there."""
+    return F.relu6(x, inplace=not torch.is_grad_enabled())
 
 
 class Network(nn.Module):
@@ -94,7 +120,7 @@ class Network(nn.Module):
 
     def __init__(self, name: str) -> None:
         super().__init__()
-        self.stem = conv_norm(3, STEM, 3, 2)
+        self.stem = ConvNorm(3, STEM, 3, 2)
         blocks = make_blocks(name)
         self.channels = [block.channels for block in blocks]
         self.blocks = nn.ModuleList(blocks)
@@ -126,7 +152,7 @@ class EfficientNetLite(Backbone):
 
     def levels(self, images: Images) -> list[Float[Tensor, "batch _ _ _"]]:
         """Run up to the last block asked for."""
-        x = F.relu6(self.network.stem(images))
+        x = _relu6(self.network.stem(images))
         outputs = []
         for block in self.blocks()[: max(self.config.layers) + 1]:
             x = block(x)

