@@ -74,7 +74,7 @@ train-pf-pascal: $(VENV)/installed-dev
 # Does the scan help? The same start, recipe, pairs, steps and seeds with the scan and without, compared
 CONTROL := runs/control
 control-lite: $(VENV)/installed-dev
-	for seed in 0 1; do \
+	set -e; for seed in 0 1; do \
 	  for kind in "scan" "linear model.correlation.kind=linear"; do set -- $$kind; out=$(CONTROL)-$$1-$$seed; \
 	    $(TRAIN) --dataset voc --validation-pairs 20 --out $$out $$(test -e $$out/recipe.json && echo --resume) \
 	      seed=$$seed start=runs/lite model.side=320 $$2 model.transfer.blend=scores model.backbone.trainable_blocks=13 \
