@@ -34,17 +34,18 @@ bench: $(VENV)/installed-dev
 DATA ?= data
 LITE := mambamatcher/assets/lite
 TRAIN := OMP_NUM_THREADS=1 $(BIN)/mambamatcher train --preset lite --root $(DATA) --accelerator cpu
-RECIPE := model.correlation.kind=linear model.backbone.trainable_blocks=13 batch_size=1 schedule=cosine \
-  keypoint_weight=0 cross_entropy_weight=1 augmentation.flip=0.5 workers=0
+LINEAR := model.correlation.kind=linear
+RECIPE := model.backbone.trainable_blocks=13 batch_size=1 schedule=cosine keypoint_weight=0 \
+  cross_entropy_weight=1 augmentation.flip=0.5 workers=0
 EVALUATE := $(BIN)/mambamatcher evaluate --root $(DATA)
 READOUT := mirror=true transfer.blend=scores transfer.radius=0.08
 run = --out runs/$(1) $(if $(wildcard runs/$(1)/recipe.json),--resume)
 
 train-lite: $(VENV)/installed-dev
-	$(TRAIN) --dataset voc --devices 2 --validation-pairs 100 $(call run,lite-base) $(RECIPE) seed=0 model.side=320 \
+	$(TRAIN) --dataset voc --devices 2 --validation-pairs 100 $(call run,lite-base) $(RECIPE) $(LINEAR) seed=0 model.side=320 \
 	  steps=900 round_steps=150 effective_batch=2 group_images=8 \
 	  learning_rate=1e-3 backbone_learning_rate=2e-4 warmup_steps=50 averaging=0.995
-	$(TRAIN) --dataset voc --devices 2 --validation-pairs 100 $(call run,lite-more) $(RECIPE) seed=1 model.side=384 \
+	$(TRAIN) --dataset voc --devices 2 --validation-pairs 100 $(call run,lite-more) $(RECIPE) $(LINEAR) seed=1 model.side=384 \
 	  start=runs/lite-base/model steps=480 round_steps=480 effective_batch=2 group_images=8 \
 	  learning_rate=6e-4 backbone_learning_rate=2e-4 warmup_steps=20 averaging=0.99
 	$(BIN)/mambamatcher export --model runs/lite-base/model --average runs/lite-more/model --folder runs/lite \
@@ -61,10 +62,10 @@ train-lite: $(VENV)/installed-dev
 # that share a picture with training
 PF := mambamatcher/assets/lite-pf-pascal
 train-pf-pascal: $(VENV)/installed-dev
-	$(TRAIN) --dataset pf-pascal --validation-pairs 100 $(call run,pf-pascal-first) $(RECIPE) seed=0 model.side=320 \
+	$(TRAIN) --dataset pf-pascal --validation-pairs 100 $(call run,pf-pascal-first) $(RECIPE) $(LINEAR) seed=0 model.side=320 \
 	  steps=240 round_steps=80 effective_batch=1 group_images=8 \
 	  learning_rate=1e-3 backbone_learning_rate=2e-4 warmup_steps=20 averaging=0.98
-	$(TRAIN) --dataset pf-pascal --validation-pairs 100 $(call run,pf-pascal-second) $(RECIPE) seed=1 model.side=320 \
+	$(TRAIN) --dataset pf-pascal --validation-pairs 100 $(call run,pf-pascal-second) $(RECIPE) $(LINEAR) seed=1 model.side=320 \
 	  start=runs/pf-pascal-first/model steps=500 round_steps=500 effective_batch=1 group_images=8 \
 	  learning_rate=1e-3 backbone_learning_rate=3e-4 warmup_steps=10 averaging=0.98
 	$(BIN)/mambamatcher export --model runs/pf-pascal-second/model --folder $(PF) --half --overwrite side=384 $(READOUT)
@@ -75,11 +76,11 @@ train-pf-pascal: $(VENV)/installed-dev
 CONTROL := runs/control
 control-lite: $(VENV)/installed-dev
 	set -e; for seed in 0 1; do \
-	  for kind in "scan" "linear model.correlation.kind=linear"; do set -- $$kind; out=$(CONTROL)-$$1-$$seed; \
+	  for kind in "scan" "linear $(LINEAR)"; do set -- $$kind; out=$(CONTROL)-$$1-$$seed; \
 	    $(TRAIN) --dataset voc --validation-pairs 20 --out $$out $$(test -e $$out/recipe.json && echo --resume) \
-	      seed=$$seed start=runs/lite model.side=320 $$2 model.transfer.blend=scores model.backbone.trainable_blocks=13 \
-	      steps=100 round_steps=100 effective_batch=1 batch_size=1 group_images=3 schedule=cosine warmup_steps=10 averaging=0.97 \
-	      learning_rate=5e-4 backbone_learning_rate=5e-5 keypoint_weight=0 cross_entropy_weight=1 augmentation.flip=0.5 workers=0; \
+	      $(RECIPE) $$2 seed=$$seed start=runs/lite model.side=320 model.transfer.blend=scores \
+	      steps=100 round_steps=100 effective_batch=1 group_images=3 \
+	      learning_rate=5e-4 backbone_learning_rate=5e-5 warmup_steps=10 averaging=0.97; \
 	    $(EVALUATE) $$out/model --dataset voc --split selection --limit 400 --out $$out/selection; \
 	  done; \
 	  $(BIN)/mambamatcher compare $(CONTROL)-scan-$$seed/selection/report.json $(CONTROL)-linear-$$seed/selection/report.json; \
@@ -87,7 +88,7 @@ control-lite: $(VENV)/installed-dev
 
 # A run that never sees a third of each category's keypoint names, evaluated on nothing but those
 unseen-lite: $(VENV)/installed-dev
-	$(TRAIN) --dataset voc --split trn-seen --validation-pairs 20 $(call run,unseen) $(RECIPE) seed=0 model.side=320 \
+	$(TRAIN) --dataset voc --split trn-seen --validation-pairs 20 $(call run,unseen) $(RECIPE) $(LINEAR) seed=0 model.side=320 \
 	  steps=300 round_steps=300 effective_batch=1 group_images=8 \
 	  learning_rate=1e-3 backbone_learning_rate=2e-4 warmup_steps=30 averaging=0.98
 	$(BIN)/mambamatcher export --model runs/unseen/model --folder runs/unseen/read --overwrite side=384 $(READOUT)
