@@ -93,8 +93,9 @@ class RayEngine:
         own = {"num_cpus": cpus, "include_dashboard": False, "_node_ip_address": "127.0.0.1"} if here else {}
         try:
             ray.init(address=self.address or "local", logging_level=logging.ERROR, log_to_driver=False, **own)
-        except (ConnectionError, ValueError, RuntimeError) as error:
-            raise BackendError(f"cannot use the Ray cluster at {self.address}: {error}") from error
+        except Exception as error:  # Ray raises just that where its processes do not start in time
+            wanted = "start Ray on this machine" if here else f"use the Ray cluster at {self.address}"
+            raise BackendError(f"cannot {wanted}: {(str(error).strip() or repr(error)).splitlines()[0]}") from error
         try:
             yield
         finally:

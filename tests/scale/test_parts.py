@@ -8,7 +8,7 @@ from mambamatcher.apps.propagate import list_targets
 from mambamatcher.apps.propagate import propagate as propagate_folder
 from mambamatcher.errors import BackendError, InputError
 from mambamatcher.images import load_image
-from mambamatcher.scale.engine import LocalEngine, make_engine, run_missing
+from mambamatcher.scale.engine import LocalEngine, RayEngine, make_engine, run_missing
 from mambamatcher.scale.parts import plan, read_lines, write_lines
 from mambamatcher.scale.run import extract_features, propagate
 from mambamatcher.scale.sources import pictures, read_source
@@ -137,3 +137,23 @@ def test_features_are_those_of_the_matcher_and_a_second_run_computes_none(matche
         np.testing.assert_allclose(np.reshape(row["features"], row["shape"]), expected, rtol=1e-5, atol=1e-6)
     monkeypatch.setattr(LocalEngine, "run", None)
     assert extract_features(LocalEngine(), matcher, source, tmp_path, overwrite=False) == done
+
+
+@pytest.mark.parametrize(
+    ("address", "problem", "said"),
+    [
+        (None, Exception("The node timed out.\nSee the logs"), "cannot start Ray on this machine: The node timed out."),
+        ("auto", ConnectionError("no cluster"), "cannot use the Ray cluster at auto: no cluster"),
+    ],
+)
+def test_a_ray_that_does_not_start_is_one_sentence(tmp_path, monkeypatch, address, problem, said):
+    ray = pytest.importorskip("ray", reason="the scale extra is not installed")
+
+    def init(**_):
+        raise problem
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", init)
+    with pytest.raises(BackendError) as raised:
+        run_missing(RayEngine(address), Copying(), planned(tmp_path, 1), "items")
+    assert str(raised.value) == said
