@@ -10,6 +10,7 @@ import torch
 
 from mambamatcher.analysis.complexity import stages
 from mambamatcher.analysis.results import COMPUTED, MEASURED, Cell, Row
+from mambamatcher.benchmark.measure import measure
 from mambamatcher.correlation import (
     Conv4dAggregation,
     CorrelationConfig,
@@ -76,25 +77,27 @@ def flop_rows(config: ModelConfig) -> list[Row]:
 
 
 def _measure(compute: Callable[[], Any]) -> tuple[Any, tuple[Cell, Cell]]:
-    """Return the result, and the peak memory (of a GPU) and the least time of some runs after a first one."""
-    result, seconds = compute(), []
-    on_gpu = torch.cuda.is_available()
-    clock = time.perf_counter if on_gpu else time.process_time  # which others on the machine do not lengthen
-    if on_gpu:
-        torch.cuda.reset_peak_memory_stats()
+    """Return the result, and the most memory and the least time of some runs after a first one."""
+    result = compute()
+    gigabytes, seconds = _on_gpu(compute) if torch.cuda.is_available() else _on_cpu(compute)
+    return result, (Cell(value=gigabytes), Cell(value=1000 * seconds))
+
+
+def _on_cpu(compute: Callable[[], Any]) -> tuple[float | None, float]:
+    found = measure(compute, RUNS, warm_up=False)
+    return None if found.extra_mib is None else found.extra_mib * 2**20 / 1e9, found.seconds
+
+
+def _on_gpu(compute: Callable[[], Any]) -> tuple[float, float]:
+    torch.cuda.reset_peak_memory_stats()
+    seconds = []
     for _ in range(RUNS):
-        _wait(on_gpu)
-        begun = clock()
-        result = compute()
-        _wait(on_gpu)
-        seconds.append(clock() - begun)
-    memory = Cell(value=torch.cuda.max_memory_allocated() / 1e9) if on_gpu else Cell()
-    return result, (memory, Cell(value=1000 * min(seconds)))
-
-
-def _wait(on_gpu: bool) -> None:
-    if on_gpu:  # its work goes on after a call returns
+        torch.cuda.synchronize()  # its work goes on after a call returns
+        begun = time.perf_counter()
+        compute()
         torch.cuda.synchronize()
+        seconds.append(time.perf_counter() - begun)
+    return torch.cuda.max_memory_allocated() / 1e9, min(seconds)
 
 
 def _row(name: str, module: torch.nn.Module, cost: tuple[Cell, Cell]) -> Row:
@@ -103,9 +106,8 @@ def _row(name: str, module: torch.nn.Module, cost: tuple[Cell, Cell]) -> Row:
 
 
 def _how() -> str:
-    where = (
-        torch.cuda.get_device_name()
-        if torch.cuda.is_available()
-        else f"CPU time over {torch.get_num_threads()} thread(s)"
-    )
+    if torch.cuda.is_available():
+        where = torch.cuda.get_device_name()
+    else:
+        where = f"CPU, {torch.get_num_threads()} thread(s); memory that the process holds beyond what it held before"
     return f"{where}; this module alone, best of {RUNS} runs after a first one"
