@@ -19,6 +19,14 @@ def refuse_existing(path: Path, overwrite: bool) -> None:
         raise InputError(f"there is no folder {path.parent} to write {path.name} into; create it first")
 
 
+def make_folder(path: Path) -> None:
+    """Create a folder, and those above it, unless it is there."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot use {path} as a folder: {error.strerror}") from error
+
+
 def write_atomically(path: Path, write: Callable[[Path], None], overwrite: bool = False) -> None:
     """Let `write` fill a temporary file beside `path`, then put it in place in one step."""
     refuse_existing(path, overwrite)

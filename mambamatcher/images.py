@@ -4,21 +4,24 @@ import os
 import struct
 import warnings
 import zlib
+from collections.abc import Iterator
 from io import BytesIO
 from os import PathLike
 from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import Float, Float64, UInt8
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from mambamatcher.errors import InputError
 
 MAX_PIXELS = 100_000_000  # 10,000 x 10,000; more is refused before anything is decoded
+MAX_SIDE = 1_000_000  # Pillow keeps 8 bytes for each row besides its pixels: a very tall picture is mostly those
 
 _ORIENTATION, _SIDEWAYS = 0x0112, (5, 6, 7, 8)  # EXIF: the entry, and its values that exchange width and height
+_PIECE = 1 << 20  # pixels
 _STARTS_PROGRAMS = ("EPS",)  # Ghostscript would run what the file says
 
 # what Pillow raises on broken files; it has no error of its own for them
@@ -125,25 +128,49 @@ def _check_size(image: Image.Image, name: str) -> None:
         raise InputError(
             f"{name} has {width}x{height} pixels, more than the {MAX_PIXELS:,} allowed; make it smaller first"
         )
+    if max(width, height) > MAX_SIDE:
+        raise InputError(f"{name} has {width}x{height} pixels; no side may have more than {MAX_SIDE:,}")
 
 
 def _upright_rgb(image: Image.Image, name: str) -> Image.Image:
     try:
-        upright = ImageOps.exif_transpose(image)
+        image.load()
+        # only where it turns something, because it copies the pixels in any case
+        turned = image.getexif().get(_ORIENTATION) in range(2, 9)
+        upright = ImageOps.exif_transpose(image) if turned else image
         if upright.mode.startswith(("I", "F")):  # 16-bit and float greys: Pillow would clip them at 255
             upright = _stretched(upright)
-        if upright.has_transparency_data:
-            upright = Image.alpha_composite(Image.new("RGBA", upright.size, "white"), upright.convert("RGBA"))
-        return upright.convert("RGB")
+        if not upright.has_transparency_data:
+            return upright.convert("RGB")
+        upright = upright.convert("RGBA")
+        white = Image.new("RGB", upright.size, "white")
+        white.paste(upright, mask=upright)
+        return white
     except DECODING as error:
         raise InputError(f"cannot decode {name}: {error}") from error
 
 
 def _stretched(image: Image.Image) -> Image.Image:
     """Bring greys of more than 8 bits to 8: 16-bit by their full range, others by what they hold."""
-    values = np.nan_to_num(np.asarray(image, dtype=np.float64))
-    low, high = (0.0, 65535.0) if image.mode.startswith("I;16") else (values.min(), values.max())
-    return Image.fromarray(np.uint8(np.clip((values - low) / max(high - low, 1e-12), 0, 1) * 255.0))
+    low, high = 0.0, 65535.0
+    if not image.mode.startswith("I;16"):
+        ends = [(values.min(), values.max()) for _, values in _pieces(image)]
+        low, high = min(first for first, _ in ends), max(last for _, last in ends)
+    stretched = Image.new("L", image.size)
+    for corner, values in _pieces(image):
+        piece = np.uint8(np.clip((values - low) / max(high - low, 1e-12), 0, 1) * 255.0)
+        stretched.paste(Image.fromarray(piece), corner)
+    return stretched
+
+
+def _pieces(image: Image.Image) -> Iterator[tuple[tuple[int, int], Float64[np.ndarray, "height width"]]]:
+    """Yield a picture's values by the piece, each with its upper left corner: all at once would fill gigabytes."""
+    width = min(image.width, _PIECE)
+    height = _PIECE // width
+    for top in range(0, image.height, height):
+        for left in range(0, image.width, width):
+            box = left, top, min(left + width, image.width), min(top + height, image.height)
+            yield (left, top), np.nan_to_num(np.asarray(image.crop(box), dtype=np.float64))
 
 
 def to_tensor(image: Image.Image, side: int) -> Float[Tensor, "3 side side"]:

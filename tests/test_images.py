@@ -46,6 +46,43 @@ def test_every_colour_mode_becomes_rgb(mode):
     assert (np.diff(values) >= 0).all()
 
 
+def at_once(values: np.ndarray) -> np.ndarray:
+    """Greys of more than 8 bits brought to 8, the whole picture at once."""
+    values, sixteen = np.nan_to_num(values.astype(np.float64)), values.dtype == np.uint16
+    low, high = (0.0, 65535.0) if sixteen else (values.min(), values.max())
+    return np.uint8(np.clip((values - low) / max(high - low, 1e-12), 0, 1) * 255.0)
+
+
+@pytest.mark.parametrize("piece", [1, 7, 256, 1000, 1 << 20])
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.arange(65536, dtype=np.uint16).reshape(256, 256),
+        np.full((3, 5), 65535, np.uint16),
+        np.zeros((5, 3), np.uint16),
+        np.array([[-(2**31), 5, 2**31 - 1], [0, 1, 2]], np.int32),
+        np.full((4, 3), -7, np.int32),
+        np.random.default_rng(0).normal(size=(13, 9)).astype(np.float32),
+        np.array([[np.nan, -1e30, 3e38], [0, 1, 2]], np.float32),
+        np.full((2, 2), 0.25, np.float32),
+    ],
+)
+def test_greys_are_stretched_by_the_piece_as_at_once(values, piece, monkeypatch):
+    if values.size > 1000 and piece < 100:
+        values = values[::50, ::50].copy()
+    monkeypatch.setattr(images, "_PIECE", piece)
+    found = np.asarray(load_image(Image.fromarray(values)))
+    assert np.array_equal(found, np.repeat(at_once(values)[..., None], 3, axis=2))
+
+
+def test_transparency_is_blended_with_white_as_pillow_composites():
+    values = np.zeros((256, 256, 4), np.uint8)
+    values[..., 0], values[..., 3] = np.arange(256)[:, None], np.arange(256)
+    image = Image.fromarray(values)
+    expected = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
+    assert load_image(image).tobytes() == expected.tobytes()
+
+
 def test_transparent_parts_are_white():
     clear = Image.new("RGBA", (2, 2), (255, 0, 0, 0))
     assert np.asarray(load_image(clear)).min() == 255
@@ -84,6 +121,14 @@ def test_giant_pictures_are_refused_before_they_are_decoded(tmp_path, monkeypatc
     monkeypatch.setattr(Image.Image, "load", lambda self: pytest.fail("was decoded"))
     with pytest.raises(InputError, match="6x4 pixels, more than the 20 allowed"):
         load_image(tmp_path / "big.png")
+
+
+def test_very_tall_pictures_are_refused_before_they_are_decoded(tmp_path, monkeypatch):
+    monkeypatch.setattr(images, "MAX_SIDE", 5)
+    picture(4, 6).save(tmp_path / "tall.png")
+    monkeypatch.setattr(Image.Image, "load", lambda self: pytest.fail("was decoded"))
+    with pytest.raises(InputError, match="4x6 pixels; no side may have more than 5"):
+        load_image(tmp_path / "tall.png")
 
 
 def test_a_decompression_bomb_is_our_error_and_warns_of_nothing(tmp_path, recwarn):

@@ -36,8 +36,12 @@ def pair_shares(outcomes: Sequence[Outcome], where: str) -> Float[np.ndarray, "p
 
 
 def difference_line(first: tuple[str, list[Outcome]], second: tuple[str, list[Outcome]], where: str) -> str:
-    """Say how much more the second row gets right than the first at 0.10, pair by pair, and how sure that is."""
-    change = (pair_shares(second[1], where) - pair_shares(first[1], where))[:, 1:2]
+    """Say how much more the second row gets right than the first at 0.10, pair by pair, and how sure that is.
+
+    Only seeds that both have count: they see the same pairs in the same order, and differ by more than many rows do.
+    """
+    shared = min(len(first[1]), len(second[1]))
+    change = (pair_shares(second[1][:shared], where) - pair_shares(first[1][:shared], where))[:, 1:2]
     low, high = 100 * np.quantile(_resampled(change), [0.025, 0.975])
     p = sign_flip_test(change, RESAMPLES, 0)[0]
     by_seed = [

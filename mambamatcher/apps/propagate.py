@@ -14,12 +14,13 @@ from jaxtyping import Bool, Float
 from PIL import Image
 
 from mambamatcher.apps.journal import Journal
-from mambamatcher.apps.review import write_review
+from mambamatcher.apps.review import Find, write_review
 from mambamatcher.config import to_dict
 from mambamatcher.errors import InputError
 from mambamatcher.evaluation.predict import read_ahead
 from mambamatcher.evaluation.predictors import weights_hash
 from mambamatcher.evaluation.progress import track
+from mambamatcher.files import make_folder
 from mambamatcher.images import ImageLike
 from mambamatcher.matcher import Matcher, Picture, Readable
 from mambamatcher.points import (
@@ -134,17 +135,14 @@ def propagate(
     has its reason in place of points.
     """
     wanted = list_targets(targets)
-    out.mkdir(parents=True, exist_ok=True)
-    if not (out / RESULTS).exists() and not overwrite:
-        for name in (CSV, COCO, REVIEW):
-            if (out / name).exists():
-                raise InputError(f"{out / name} exists already; choose another folder or ask to overwrite it")
+    make_folder(out)
+    refuse_formats(out, overwrite)
     with Journal(out / RESULTS, describe_run(matcher, references, targets), "image", overwrite) as journal:
         left = [(name, targets.absolute() / name) for name in wanted if name not in journal.done]
         for line in track(carry_each(matcher, references, left), len(left), "targets"):
             journal.add(line)
         lines = [journal.done[name] for name in wanted]
-    write_formats(out, targets, lines)
+    write_formats(out, lambda names: ((name, targets / name) for name in names), lines)
     return summarise(lines)
 
 
@@ -168,12 +166,20 @@ def read_each(matcher: Matcher, images: Iterable[tuple[str, ImageLike]]) -> Iter
     return read_ahead(read, images)
 
 
-def write_formats(out: Path, targets: Path, lines: Sequence[dict[str, Any]]) -> None:
+def refuse_formats(out: Path, overwrite: bool) -> None:
+    """Stop where files are that no run can have written: each writes its JSON Lines first."""
+    if not (out / RESULTS).exists() and not overwrite:
+        for name in (CSV, COCO, REVIEW):
+            if (out / name).exists():
+                raise InputError(f"{out / name} exists already; choose another folder or ask to overwrite it")
+
+
+def write_formats(out: Path, find: Find, lines: Sequence[dict[str, Any]]) -> None:
     """Write lines as CSV, COCO and the page to review them by."""
     found = {line["image"]: _point_set(line) for line in lines if "error" not in line}
     write_points(out / CSV, found, overwrite=True)
     write_points(out / COCO, found, overwrite=True)
-    write_review(out / REVIEW, targets, lines)
+    write_review(out / REVIEW, find, lines)
 
 
 def summarise(lines: Iterable[dict[str, Any]]) -> Summary:
@@ -190,17 +196,22 @@ def list_targets(folder: Path) -> list[str]:
     """Return the pictures under a folder by their path within it, in order; other files are passed over."""
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder of pictures")
+    names = find_pictures(folder)
+    if not names:
+        raise InputError(f"there are no pictures in {folder}")
+    return names
+
+
+def find_pictures(folder: Path) -> list[str]:
+    """Return the pictures under a folder, of which there may be none."""
     Image.init()
     endings = {ending for ending, name in Image.registered_extensions().items() if name in Image.OPEN}
     found = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
-    names = [
+    return sorted(
         each.as_posix()
         for each in found
         if each.suffix.lower() in endings and not any(part.startswith(".") for part in each.parts)
-    ]
-    if not names:
-        raise InputError(f"there are no pictures in {folder}")
-    return sorted(names)
+    )
 
 
 def _outcome(matcher: Matcher, references: Sequence[Reference], read: Picture | InputError) -> dict[str, Any]:

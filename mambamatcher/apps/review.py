@@ -2,7 +2,7 @@
 
 import base64
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,10 @@ from PIL import Image
 
 from mambamatcher.errors import InputError
 from mambamatcher.files import write_atomically
-from mambamatcher.images import load_image
+from mambamatcher.images import ImageLike, load_image
 from mambamatcher.viz.matches import confidence_colour
 
+Find = Callable[[Collection[str]], Iterable[tuple[str, ImageLike]]]  # the named pictures, in any order
 SHOWN = 500  # thumbnails; a page of many thousands would not open
 _WIDTH = 260
 _STYLE = """
@@ -34,16 +35,17 @@ def doubt(line: Mapping[str, Any]) -> float:
     return 1.0 - sum(point["confidence"] for point in line["points"]) / len(line["points"])
 
 
-def write_review(path: Path, folder: Path, lines: Sequence[Mapping[str, Any]]) -> None:
+def write_review(path: Path, find: Find, lines: Sequence[Mapping[str, Any]]) -> None:
     """Write the page; where there are very many targets, of the most doubtful ones."""
     worst = sorted(lines, key=doubt, reverse=True)[:SHOWN]
+    thumbnails = {name: _thumbnail(image) for name, image in find({line["image"] for line in worst})}
     kept = f"the {len(worst)} most doubtful of {len(lines)}" if len(worst) < len(lines) else f"{len(lines)}"
     page = (
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
         f"<title>Carried points to review</title><style>{_STYLE}</style><h1>Carried points to review</h1>"
         f"<p>{kept} targets, the most doubtful first. Confidence: 0 <span class=key></span> 1. Hollow: no match found. "
         "Hover over a point for its name.</p>"
-        f"<main>{''.join(_figure(folder, line) for line in worst)}</main></html>"
+        f"<main>{''.join(_figure(thumbnails, line) for line in worst)}</main></html>"
     )
 
     def write(temporary: Path) -> None:
@@ -52,7 +54,7 @@ def write_review(path: Path, folder: Path, lines: Sequence[Mapping[str, Any]]) -
     write_atomically(path, write, overwrite=True)
 
 
-def _figure(folder: Path, line: Mapping[str, Any]) -> str:
+def _figure(thumbnails: Mapping[str, str], line: Mapping[str, Any]) -> str:
     name = escape(line["image"])
     if "error" in line:
         return f"<figure class=error><figcaption><b>{name}</b><br>{escape(line['error'])}</figcaption></figure>"
@@ -65,7 +67,7 @@ def _figure(folder: Path, line: Mapping[str, Any]) -> str:
     )
     return (
         f"<figure><svg viewBox='0 0 {width} {height}' role=img aria-label='{name}'>"
-        f"<image href='{_thumbnail(folder / line['image'])}' width='{width}' height='{height}'/>{marks}</svg>"
+        f"<image href='{thumbnails[line['image']]}' width='{width}' height='{height}'/>{marks}</svg>"
         f"<figcaption>{caption}</figcaption></figure>"
     )
 
@@ -82,10 +84,10 @@ def _mark(point: Mapping[str, Any], radius: float) -> str:
     return f"<circle {place} {looks}><title>{title}</title></circle>"
 
 
-def _thumbnail(path: Path) -> str:
+def _thumbnail(image: ImageLike) -> str:
     """Put the picture into the page; one that is no longer there leaves its place empty."""
     try:
-        picture = load_image(path)
+        picture = load_image(image)
     except InputError:
         return ""
     picture.thumbnail((2 * _WIDTH, 2 * _WIDTH), Image.Resampling.BILINEAR)

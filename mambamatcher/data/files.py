@@ -38,7 +38,7 @@ def data_root(root: Path | None) -> Path:
     named = root or os.environ.get(ROOT_VARIABLE)
     if not named:
         raise InputError(f"no data folder was given: use --root or set {ROOT_VARIABLE}")
-    folder = Path(named).expanduser()
+    folder = Path(named).expanduser().absolute()  # for workers that run in another folder
     if not folder.is_dir():
         raise InputError(f"the data folder {folder} does not exist")
     return folder

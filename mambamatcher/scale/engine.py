@@ -7,6 +7,7 @@ its part done again. Parts are small messages: pictures are read, and results wr
 import logging
 import os
 import pickle
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from mambamatcher.collection import collection_paused
 from mambamatcher.errors import BackendError, InputError, MambaMatcherError
 from mambamatcher.evaluation.progress import track
 from mambamatcher.scale.parts import Part, Work
+
+DEATHS = 3  # of workers at the same part, after which it is not tried again
 
 
 @runtime_checkable
@@ -74,12 +77,15 @@ class RayEngine:
             pool = ray.data.ActorPoolStrategy(size=workers, max_tasks_in_flight_per_actor=2)
             rows = [{"part": pickle.dumps(part)} for part in parts]
             done = ray.data.from_items(rows, override_num_blocks=len(rows)).map(
-                _Worker, fn_constructor_args=(ray.put(work),), compute=pool, num_cpus=1
+                _Worker, fn_constructor_args=(ray.put(work), time.time()), compute=pool, num_cpus=1
             )
-            for row in done.iter_rows():
-                if row["problem"]:
-                    raise InputError(row["problem"])
-                yield
+            try:
+                for row in done.iter_rows():
+                    if row["problem"]:
+                        raise InputError(row["problem"])
+                    yield
+            except ray.exceptions.RayError as error:
+                raise BackendError(f"Ray gave up: {str(error).strip().splitlines()[-1]}") from error
 
     @contextmanager
     def _connected(self, ray: Any) -> Iterator[None]:
@@ -90,7 +96,7 @@ class RayEngine:
         here = self.address in (None, "local")
         # Ray starts as many processes ahead as it has CPUs, and Ray Data takes the first for itself
         cpus = self.workers and self.workers + 1
-        own = {"num_cpus": cpus, "include_dashboard": False, "_node_ip_address": "127.0.0.1"} if here else {}
+        own = {"num_cpus": cpus, "include_dashboard": False} if here else {}
         try:
             ray.init(address=self.address or "local", logging_level=logging.ERROR, log_to_driver=False, **own)
         except Exception as error:  # Ray raises just that where its processes do not start in time
@@ -105,15 +111,19 @@ class RayEngine:
 class _Worker:
     """One actor: the work, kept with its model between parts."""
 
-    def __init__(self, work: Any) -> None:
+    def __init__(self, work: Any, begun: float) -> None:
         with collection_paused():  # imports torch and the model
             self.work: Work = _require_ray().get(work)
             import torch
         torch.set_num_threads(1)
+        self.begun = begun
 
     def __call__(self, row: dict[str, Any]) -> dict[str, str]:
+        part: Part = pickle.loads(row["part"])
+        if part.attempts(since=self.begun) >= DEATHS:  # Ray would try for ever
+            return {"problem": f"{part.path.name} killed its worker {DEATHS} times, often for lack of memory"}
         try:
-            pickle.loads(row["part"]).complete(self.work)
+            part.complete(self.work)
         except MambaMatcherError as error:
             return {"problem": str(error)}
         return {"problem": ""}
@@ -122,6 +132,7 @@ class _Worker:
 def _require_ray() -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would report to its makers
     os.environ.setdefault("RAY_worker_niceness", "0")  # its workers would give way to every other process
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # it would print warnings about its own actors
     try:
         import ray
         import ray.data

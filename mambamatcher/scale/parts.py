@@ -5,7 +5,9 @@ nothing is lost and nothing is there twice.
 """
 
 import json
-import shutil
+import os
+import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -13,11 +15,13 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from mambamatcher.errors import InputError
-from mambamatcher.files import write_atomically
+from mambamatcher.files import make_folder, write_atomically
 
 FOLDER = "parts"
 RUN = "_run.json"  # readers of Parquet folders pass over names that begin so
 LARGEST = 1000  # inputs a part, which is what a stop can cost each worker
+_OURS = re.compile(r"\.?(part-\d+|_run)\b.*")  # with a dot: still being written, or left by a process that was killed
+_ABANDONED = 86_400  # seconds after which nobody is writing such a file any more
 FEWEST = 64  # parts, where there are inputs enough: workers then end at nearly the same time
 
 
@@ -42,9 +46,27 @@ class Part:
     path: Path
     items: Sequence[Any]
 
+    def check(self, results: int) -> None:
+        """See that a file that is there has a result for every input."""
+        if results != len(self.items):
+            raise InputError(
+                f"{self.path} has {results} whole results of {len(self.items)}; remove it, and the same command goes on"
+            )
+
+    def attempts(self, since: float) -> int:
+        """Count those that were begun and killed: each has left the file it was writing."""
+        left = self.path.parent.glob(f".{self.path.stem}-*")
+        return sum(path.stat().st_mtime >= since for path in left)
+
     def complete(self, work: Work) -> None:
         """Do the work and put its file in place in one step."""
-        write_atomically(self.path, lambda temporary: work.write(self.items, temporary), overwrite=True)
+
+        def write(temporary: Path) -> None:
+            work.write(self.items, temporary)
+            with temporary.open("rb") as file:
+                os.fsync(file)  # else a machine that goes down may leave the name of an empty file
+
+        write_atomically(self.path, write, overwrite=True)
 
 
 def plan(
@@ -54,13 +76,16 @@ def plan(
 
     How they are cut depends on their number alone, so a run can go on with another number of workers.
     """
-    folder = out / FOLDER
+    folder = out.absolute() / FOLDER  # workers may run in another folder
     described = json.loads(json.dumps({**header, "list of inputs": _digest(names)}))
-    if overwrite:
-        shutil.rmtree(folder, ignore_errors=True)
+    make_folder(folder)
+    _remove(folder, everything=overwrite)
     begun = _read(folder / RUN)
     if begun is None:
-        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.glob("part-*")):
+            raise InputError(
+                f"{folder} holds parts, but not the {RUN} that says of which run; use another folder or overwrite it"
+            )
         write_atomically(folder / RUN, lambda path: _write(path, described))
     elif begun != described:
         different = next(key for key in {**begun, **described} if begun.get(key) != described.get(key))
@@ -77,14 +102,36 @@ def plan(
 def read_lines(parts: Sequence[Part]) -> Iterator[dict[str, Any]]:
     """Yield the lines of parts written as JSON Lines, in the order of the inputs."""
     for part in parts:
-        with part.path.open(encoding="utf-8") as file:
-            yield from map(json.loads, file)
+        try:
+            lines = [json.loads(line) for line in part.path.read_text(encoding="utf-8").splitlines()]
+        except (OSError, ValueError):
+            lines = []
+        part.check(len(lines))
+        yield from lines
 
 
 def write_lines(path: Path, lines: Iterator[dict[str, Any]]) -> None:
     """Write JSON Lines."""
     with path.open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(line) + "\n" for line in lines)
+
+
+def _remove(folder: Path, everything: bool) -> None:
+    """Remove what killed processes left behind, or all that a run wrote.
+
+    What says which run it was goes last, so that a stop in between is noticed by the next one.
+    """
+    others = [path for path in folder.iterdir() if not _OURS.fullmatch(path.name)]
+    if everything and others:
+        raise InputError(f"{others[0]} is not this program's, so {folder} cannot be overwritten; use another folder")
+    try:
+        for path in folder.glob("*part-*" if everything else ".part-*"):
+            if everything or time.time() - path.stat().st_mtime > _ABANDONED:
+                path.unlink(missing_ok=True)
+        if everything:
+            (folder / RUN).unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot clear {folder}: {error.strerror}") from error
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -1,12 +1,21 @@
 """`propagate`, `evaluate` and `features` in parts, on any engine."""
 
-from collections.abc import Callable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from mambamatcher.apps.propagate import RESULTS, Reference, Summary, describe_run, summarise, write_formats
+from mambamatcher.apps.propagate import (
+    RESULTS,
+    Reference,
+    Summary,
+    describe_run,
+    refuse_formats,
+    summarise,
+    write_formats,
+)
 from mambamatcher.config import to_dict
 from mambamatcher.data.records import Pair
 from mambamatcher.errors import InputError
@@ -35,15 +44,17 @@ def propagate(
     engine: Engine, matcher: Matcher, references: Sequence[Reference], source: Source, out: Path, overwrite: bool
 ) -> Summary:
     """Carry points to every picture of a source; up to `GATHERED`, the files are those of the local propagation."""
-    _refuse_others(out / RESULTS, overwrite)
     header = describe_run(matcher, references, source.origin)
+    if not (out / FOLDER / RUN).exists():
+        refuse_formats(out, overwrite)
+    _refuse_others(out / RESULTS, header, overwrite)
     work = Propagation(matcher.model, matcher.calibration, references)
     names = [item.name for item in source.items]
     parts = plan(out, work.suffix, header, source.items, names, overwrite)
     run_missing(engine, work, parts, "targets")
     if len(names) <= GATHERED:
         _gather(out / RESULTS, header, parts)
-        write_formats(out, source.folder, list(read_lines(parts)))
+        write_formats(out, source.find, list(read_lines(parts)))
     return summarise(read_lines(parts))
 
 
@@ -53,7 +64,7 @@ def predict_with(engine: Engine) -> Callable[..., None]:
     def predict(
         predictor: MatcherPredictor, pairs: Sequence[Pair], path: Path, header: Header, *, overwrite: bool = False
     ) -> None:
-        _refuse_others(path, overwrite)
+        _refuse_others(path, asdict(header), overwrite)
         matcher = predictor.matcher
         work = Prediction(matcher.model, matcher.calibration, predictor.name, predictor.flip_test)
         require_different_names(pairs, header)
@@ -75,16 +86,30 @@ def extract_features(engine: Engine, matcher: Matcher, source: Source, out: Path
     names = [item.name for item in source.items]
     parts = plan(out, work.suffix, header, source.items, names, overwrite)
     run_missing(engine, work, parts, "pictures")
-    errors = (parquet.read_table(part.path, columns=["error"])["error"] for part in parts)
-    return Described(pictures=len(names), unreadable=sum(len(each) - each.null_count for each in errors))
+    return Described(pictures=len(names), unreadable=sum(_unreadable(part, parquet) for part in parts))
 
 
-def _refuse_others(results: Path, overwrite: bool) -> None:
-    """Stop where results are that were not made in parts."""
-    if results.exists() and not overwrite and not (results.parent / FOLDER / RUN).exists():
+def _unreadable(part: Part, parquet: Any) -> int:
+    """Count the pictures of a part that have no features."""
+    try:
+        errors = parquet.read_table(part.path, columns=["error"])["error"]
+    except (OSError, ValueError):
+        errors = []
+    part.check(len(errors))
+    return len(errors) - errors.null_count
+
+
+def _refuse_others(results: Path, header: Mapping[str, Any], overwrite: bool) -> None:
+    """Stop where results are that were not made in parts, or by another run."""
+    if not results.exists() or overwrite:
+        return
+    if not (results.parent / FOLDER / RUN).exists():
         raise InputError(
             f"{results} was begun by the local engine; go on with that, use another folder or overwrite it"
         )
+    with results.open(encoding="utf-8", errors="replace") as file:
+        if file.readline() != json.dumps(header) + "\n":
+            raise InputError(f"{results} was written by another run; use another folder or overwrite it")
 
 
 def _gather(path: Path, header: dict[str, Any], parts: Sequence[Part]) -> None:

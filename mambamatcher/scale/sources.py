@@ -3,17 +3,20 @@
 Parquet has a column `path`; where it has a column `bytes` too, that is the picture's file, and the path only its name.
 """
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, islice, pairwise
 from pathlib import Path
 from typing import Any
 
-from mambamatcher.apps.propagate import list_targets
+from mambamatcher.apps.propagate import find_pictures, list_targets
 from mambamatcher.errors import BackendError, InputError
 from mambamatcher.images import ImageLike
 
 PATH, BYTES = "path", "bytes"
+READ = 16  # pictures of a table at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,55 +30,64 @@ class Item:
 
 @dataclass(frozen=True)
 class Source:
-    """All pictures to work on, in order; `folder` is what names that are paths are relative to.
+    """All pictures to work on, in order.
 
     `listed` says that a manifest or Parquet names them, and not a folder of pictures itself.
     """
 
     origin: Path
-    folder: Path
     items: list[Item]
     listed: bool
+
+    def find(self, names: Collection[str]) -> Iterator[tuple[str, ImageLike]]:
+        """Yield some of the pictures by their names, in their order here."""
+        return pictures([item for item in self.items if item.name in names])
 
 
 def read_source(origin: Path) -> Source:
     """List the pictures of a folder, a manifest or Parquet; no picture is opened."""
     origin = origin.absolute()
-    tables = [origin] if origin.suffix == ".parquet" else sorted(origin.glob("*.parquet")) if origin.is_dir() else []
-    if tables:
-        folder = origin if origin.is_dir() else origin.parent
-        items = [item for table in tables for item in _from_table(table, folder)]
-    elif origin.is_file():
-        folder = origin.parent
+    folder = origin.parent if origin.is_file() else origin
+    names, tables = find_pictures(origin) if origin.is_dir() else [], sorted(origin.glob("*.parquet"))
+    listed = origin.is_file() or bool(tables and not names)
+    if origin.is_file() and origin.suffix != ".parquet":
         items = [Item(name, str(folder / name)) for name in _lines(origin)]
+    elif listed:
+        items = [item for table in tables or [origin] for item in _from_table(table, folder)]
     else:
-        folder = origin
-        items = [Item(name, str(origin / name)) for name in list_targets(origin)]
+        items = [Item(name, str(origin / name)) for name in names or list_targets(origin)]
     if not items:
         raise InputError(f"{origin} lists no pictures")
     for before, after in pairwise(sorted(item.name for item in items)):
         if before == after:
             raise InputError(f"{origin} lists {before} twice; each picture must be there once")
-    return Source(origin, folder, items, listed=bool(tables) or origin.is_file())
+    return Source(origin, items, listed)
 
 
 def pictures(items: Sequence[Item]) -> Iterator[tuple[str, ImageLike]]:
     """Yield the name of each item and its file, or the file's content."""
-    first, content = 0, list[bytes]()
+    place, following, content = "", 0, iter(list[bytes]())
     for item in items:
         if item.row is None:
             yield item.name, item.place
             continue
-        if not first <= item.row < first + len(content):
-            first, content = _row_group(Path(item.place), item.row)
-        yield item.name, content[item.row - first]
+        if item.place != place or item.row < following:
+            place, (following, content) = item.place, _read_from(Path(item.place), item.row)
+        picture = next(islice(content, item.row - following, None), None)
+        if picture is None:
+            raise InputError(f"{place} has no row {item.row + 1} any more; it has changed")
+        following = item.row + 1
+        yield item.name, picture
 
 
 def _lines(manifest: Path) -> list[str]:
     try:
-        lines = manifest.read_text(encoding="utf-8", errors="surrogateescape").split("\n")
+        text = manifest.read_text(encoding="utf-8-sig", errors="surrogateescape")
     except OSError as error:
         raise InputError(f"cannot read {manifest}: {error.strerror}") from error
+    if "\0" in text:
+        raise InputError(f"{manifest} is not a text file with one path a line; a single picture goes into a folder")
+    lines = text.split("\n")
     return [line for each in lines if (line := each.strip())]
 
 
@@ -89,31 +101,40 @@ def _column(path: Path, name: str) -> tuple[list[str], bool]:
     file = _open(path)
     if name not in file.schema_arrow.names:
         raise InputError(f"{path} has no column {name!r}; it has {', '.join(file.schema_arrow.names)}")
-    values = file.read(columns=[name]).column(name).to_pylist()
+    with _reading(path):
+        values = file.read(columns=[name]).column(name).to_pylist()
     if not all(isinstance(value, str) and value for value in values):
         raise InputError(f"{path}: the column {name!r} must hold text in every row")
     return values, BYTES in file.schema_arrow.names
 
 
-def _row_group(path: Path, row: int) -> tuple[int, list[bytes]]:
-    """Return the pictures of the row group that holds a row, and the number of its first row."""
+def _read_from(path: Path, row: int) -> tuple[int, Iterator[bytes]]:
+    """Return the first row of the row group that holds a row, and the pictures from there on, a few read at a time."""
     file = _open(path)
-    first = 0
-    for group in range(file.num_row_groups):
-        rows = file.metadata.row_group(group).num_rows
-        if row < first + rows:
-            values = file.read_row_group(group, columns=[BYTES]).column(BYTES).to_pylist()
-            return first, [value if isinstance(value, bytes) else b"" for value in values]
-        first += rows
-    raise InputError(f"{path} has {first} rows, not {row + 1}; it has changed")
+    ends = list(accumulate(file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)))
+    group = bisect_right(ends, row)
+
+    def read() -> Iterator[bytes]:
+        with _reading(path):
+            groups = list(range(group, len(ends)))
+            for batch in file.iter_batches(batch_size=READ, row_groups=groups, columns=[BYTES]):
+                yield from (value if isinstance(value, bytes) else b"" for value in batch.column(0).to_pylist())
+
+    return [0, *ends][group], read()
 
 
 def _open(path: Path) -> Any:
     parquet = require_parquet()
+    with _reading(path):
+        return parquet.ParquetFile(path, buffer_size=1 << 20)  # else it holds all pictures of a row group
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
     try:
-        return parquet.ParquetFile(path)
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot read {path} as Parquet: {error}") from error
+        yield
+    except (OSError, ValueError) as error:  # pyarrow's are of these kinds
+        raise InputError(f"cannot read {path} as Parquet: {str(error).splitlines()[0]}") from error
 
 
 def require_parquet() -> Any:

@@ -183,7 +183,8 @@ def test_the_page_puts_the_doubtful_first_and_shows_names_as_text(work):
     sure, doubtful = line("a.png", 0.9, 0.8), line("b <i>.png", 0.7, 0.1)
     broken = {"image": "broken.jpg", "error": "<script>"}
     assert [doubt(each) for each in (sure, doubtful, broken)] == pytest.approx([0.15, 0.6, 1.0])
-    write_review(work / "review.html", work / "targets", [sure, broken, doubtful])
+    lines = [sure, broken, doubtful]
+    write_review(work / "review.html", lambda names: [(name, work / "targets" / name) for name in names], lines)
     page = (work / "review.html").read_text()
     assert page.index("broken.jpg") < page.index("b &lt;i&gt;.png") < page.index("a.png")
     for raw in ("<i>", "<script>", "<b>&", "http://", "https://"):

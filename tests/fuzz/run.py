@@ -49,12 +49,21 @@ def run_case(seed: int, number: int, folder: Path) -> tuple[str, str, str]:
         said = str(error)
         if not said or "\n" in said:
             return kind, "fault", f"the message is not one sentence: {said[:300]!r}"
+        if ran_out_of_memory(error):
+            return kind, "fault", f"beyond the limit of memory: {said}"
         return kind, "refused", said
     except (Exception, TooSlow):
         return kind, "fault", traceback.format_exc(limit=-12)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
     return kind, "read", ""
+
+
+def ran_out_of_memory(error: BaseException | None) -> bool:
+    """Whether an error, or what led to it, is of memory: a size that is too large is to be refused before that."""
+    while error is not None and not isinstance(error, MemoryError):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def limit_memory() -> None:

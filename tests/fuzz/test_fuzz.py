@@ -3,6 +3,11 @@
 import subprocess
 import sys
 
+import numpy as np
+
+from mambamatcher.errors import InputError
+from tests.fuzz import run
+
 CASES = 150
 
 
@@ -14,3 +19,17 @@ def test_bad_input_ends_in_a_right_result_or_an_error_of_our_own():
     assert (read + refused, faults) == (CASES, 0)
     assert read > CASES // 10  # whole pictures among them
     assert refused > CASES // 3
+
+
+def test_an_error_of_our_own_for_want_of_memory_is_a_fault(monkeypatch, tmp_path):
+    def action() -> None:
+        try:
+            np.empty(1 << 60)
+        except MemoryError as error:
+            try:
+                raise InputError("cannot decode the image") from error
+            except InputError as again:
+                raise InputError("cannot decode upload") from again
+
+    monkeypatch.setattr(run, "MAKERS", (lambda rng, folder: ("picture", action),))
+    assert run.run_case(0, 0, tmp_path)[1] == "fault"

@@ -1,4 +1,6 @@
 import json
+import re
+import shutil
 import sys
 
 import numpy as np
@@ -65,16 +67,18 @@ def test_a_manifest_and_parquet_give_what_the_folder_gives(matcher, references, 
 
     names = list_targets(work / "targets")
     folder = propagate_folder(matcher, references, work / "targets", tmp_path / "folder")
-    manifest = work / "targets" / "list.txt"
-    manifest.write_text("\n".join(["", *names, ""]))
-    parquet.write_table(pyarrow.table({"path": names}), work / "targets" / "paths.parquet")
+    listed = tmp_path / "listed"
+    shutil.copytree(work / "targets", listed)
+    (listed / "list.txt").write_text("\ufeff" + "\n".join(["", *names, ""]), encoding="utf-8")
+    parquet.write_table(pyarrow.table({"path": names}), listed / "paths.parquet")
     content = [(work / "targets" / name).read_bytes() for name in names]
     table = pyarrow.table({"path": names, "bytes": content})
     (tmp_path / "tables").mkdir()
     parquet.write_table(table[:3], tmp_path / "tables" / "a.parquet", row_group_size=2)
     parquet.write_table(table[3:], tmp_path / "tables" / "b.parquet", row_group_size=2)
     expected = [json.loads(line) for line in (tmp_path / "folder" / "points.jsonl").read_text().splitlines()][1:]
-    for number, origin in enumerate((manifest, work / "targets" / "paths.parquet", tmp_path / "tables")):
+    # a table beside pictures does not make their folder a folder of tables
+    for number, origin in enumerate((listed / "list.txt", listed / "paths.parquet", tmp_path / "tables", listed)):
         out = tmp_path / str(number)
         assert propagate(LocalEngine(), matcher, references, read_source(origin), out, False) == folder
         found = [json.loads(line) for line in (out / "points.jsonl").read_text().splitlines()][1:]
@@ -82,6 +86,11 @@ def test_a_manifest_and_parquet_give_what_the_folder_gives(matcher, references, 
         readable = [[line for line in lines if "error" not in line] for lines in (found, expected)]
         assert readable[0] == readable[1]
         assert [line["image"] for line in found if "error" in line] == ["broken.jpg"]
+        thumbnails = [
+            re.findall("base64,[^']+", (each / "review.html").read_text()) for each in (out, tmp_path / "folder")
+        ]
+        assert thumbnails[0] == thumbnails[1]
+        assert len(thumbnails[0]) == len(names) - 1
 
 
 def test_pictures_in_parquet_are_read_by_row_group_in_any_order(work, tmp_path):
@@ -102,6 +111,7 @@ def test_sources_that_cannot_be_used_are_refused(tmp_path):
         ("twice.txt", b"a.jpg\nb.jpg\na.jpg\n", "a.jpg twice"),
         ("empty.txt", b"\n", "lists no pictures"),
         ("bad.parquet", b"not parquet", "as Parquet"),
+        ("picture.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "not a text file with one path a line"),
     ):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(InputError, match=says):
@@ -157,3 +167,70 @@ def test_a_ray_that_does_not_start_is_one_sentence(tmp_path, monkeypatch, addres
     with pytest.raises(BackendError) as raised:
         run_missing(RayEngine(address), Copying(), planned(tmp_path, 1), "items")
     assert str(raised.value) == said
+
+
+def test_a_table_whose_pages_are_damaged_is_one_sentence(work, tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet", reason="the scale extra is not installed")
+    import pyarrow
+
+    names = [f"{number}.png" for number in range(5)]
+    content = [(work / "targets" / name).read_bytes() for name in names]
+    path = tmp_path / "p.parquet"
+    parquet.write_table(pyarrow.table({"path": names, "bytes": content}), path)
+    whole = path.read_bytes()
+    offsets = [parquet.ParquetFile(path).metadata.row_group(0).column(column).data_page_offset for column in (0, 1)]
+    path.write_bytes(whole[: offsets[1]] + b"\xff" * 64 + whole[offsets[1] + 64 :])
+    with pytest.raises(InputError, match=r"cannot read .*p\.parquet as Parquet: [^\n]+$"):
+        list(pictures(read_source(path).items))
+    path.write_bytes(whole[: offsets[0]] + b"\xff" * 16 + whole[offsets[0] + 16 :])
+    with pytest.raises(InputError, match=r"cannot read .*p\.parquet as Parquet: [^\n]+$"):
+        read_source(path)
+
+
+def test_parts_of_a_run_nobody_knows_are_not_taken_for_ones_own(tmp_path):
+    run_missing(LocalEngine(), Copying(), planned(tmp_path, 3), "items")
+    (tmp_path / "parts" / "_run.json").unlink()  # as a stop in the middle of overwriting leaves it
+    with pytest.raises(InputError, match=r"but not the _run\.json"):
+        planned(tmp_path, 3)
+    assert not any(part.path.exists() for part in planned(tmp_path, 3, overwrite=True))
+
+
+def test_overwriting_removes_what_is_ours_and_nothing_else(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "parts").symlink_to(tmp_path / "real")
+    run_missing(LocalEngine(), Copying(), planned(tmp_path / "out", 3), "items")
+    assert not any(part.path.exists() for part in planned(tmp_path / "out", 3, overwrite=True))
+    (tmp_path / "real" / "thesis.txt").write_text("mine")
+    with pytest.raises(InputError, match=r"thesis\.txt is not this program's"):
+        planned(tmp_path / "out", 3, overwrite=True)
+    assert (tmp_path / "real" / "thesis.txt").read_text() == "mine"
+
+
+def test_a_part_that_lost_its_content_is_named(tmp_path, matcher, work):
+    pytest.importorskip("pyarrow", reason="the scale extra is not installed")
+    parts = planned(tmp_path / "lines", 2)
+    run_missing(LocalEngine(), Copying(), parts, "items")
+    parts[1].path.write_bytes(b"")
+    with pytest.raises(InputError, match=r"part-000001\.jsonl has 0 whole results of 1"):
+        list(read_lines(parts))
+    source = read_source(work / "targets")
+    extract_features(LocalEngine(), matcher, source, tmp_path, overwrite=False)
+    (tmp_path / "parts" / "part-000002.parquet").write_bytes(b"")
+    with pytest.raises(InputError, match=r"part-000002\.parquet has 0 whole results of 1"):
+        extract_features(LocalEngine(), matcher, source, tmp_path, overwrite=False)
+
+
+def test_files_of_the_users_own_stay_where_a_run_in_parts_would_write(matcher, references, work, tmp_path):
+    source = read_source(work / "targets")
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "points.csv").write_text("my notes")
+    with pytest.raises(InputError, match=r"points\.csv exists already"):
+        propagate(LocalEngine(), matcher, references, source, tmp_path / "own", overwrite=False)
+    propagate(LocalEngine(), matcher, references, source, tmp_path / "mixed", overwrite=False)
+    propagate_folder(matcher, references[:1] * 2, work / "targets", tmp_path / "mixed", overwrite=True)
+    with pytest.raises(InputError, match=r"points\.jsonl was written by another run"):
+        propagate(LocalEngine(), matcher, references, source, tmp_path / "mixed", overwrite=False)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"cannot use .*file.* as a folder"):
+        propagate(LocalEngine(), matcher, references, source, tmp_path / "file", overwrite=False)

@@ -4,18 +4,21 @@ import os
 import signal
 from pathlib import Path
 
+import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 ray = pytest.importorskip("ray", reason="the scale extra is not installed")
-pytest.importorskip("pyarrow", reason="the scale extra is not installed")
+pq = pytest.importorskip("pyarrow.parquet", reason="the scale extra is not installed")
 from mambamatcher.apps.propagate import RESULTS  # noqa: E402
 from mambamatcher.apps.propagate import propagate as propagate_folder  # noqa: E402
+from mambamatcher.cli import app  # noqa: E402
 from mambamatcher.errors import InputError  # noqa: E402
 from mambamatcher.evaluation.predictors import MatcherPredictor  # noqa: E402
 from mambamatcher.evaluation.run import Request, evaluate  # noqa: E402
 from mambamatcher.scale.engine import LocalEngine, RayEngine, run_missing  # noqa: E402
 from mambamatcher.scale.parts import plan, read_lines, write_lines  # noqa: E402
-from mambamatcher.scale.run import predict_with, propagate  # noqa: E402
+from mambamatcher.scale.run import extract_features, predict_with, propagate  # noqa: E402
 from mambamatcher.scale.sources import read_source  # noqa: E402
 from tests.data import releases  # noqa: E402
 
@@ -48,10 +51,31 @@ def test_evaluate_predicts_what_the_local_engine_predicts(matcher, tmp_path):
     releases.write_spair(tmp_path, [releases.spair_annotation(f"{n:06d}-one-two:cat") for n in range(4)])
     predictor = MatcherPredictor("small", matcher)
     reports = []
-    for name, predict in (("local", {}), ("ray", {"predict": predict_with(RayEngine(workers=1))})):
+    for name, predict in (("local", {}), ("ray", {"predict": predict_with(RayEngine(workers=2))})):
         request = Request(dataset="spair", split="test", root=tmp_path, output=tmp_path / name)
         reports.append({**evaluate(predictor, request, **predict), "seconds_per_pair": None})
     assert reports[0] == reports[1]
+
+
+def test_features_are_those_of_the_local_engine_whatever_folder_the_workers_run_in(
+    matcher, work, tmp_path, monkeypatch
+):
+    source = read_source(work / "targets")
+    extract_features(LocalEngine(), matcher, source, tmp_path / "local", overwrite=False)
+    monkeypatch.chdir(tmp_path)  # the workers stay where the cluster was started
+    done = extract_features(RayEngine(workers=2), matcher, source, Path("ray"), overwrite=False)
+    assert (done.pictures, done.unreadable) == (8, 1)
+    there, here = (pq.read_table(tmp_path / name / "parts").to_pydict() for name in ("ray", "local"))
+    for theirs, ours in zip(there.pop("features"), here.pop("features"), strict=True):
+        np.testing.assert_allclose(theirs or [], ours or [], rtol=1e-4, atol=1e-6)  # one thread against several
+    assert there == here
+
+
+def test_the_command_line_runs_on_ray(work, tmp_path):
+    command = ["features", str(work / "targets"), "--out", str(tmp_path), "--model", "tiny", "--engine", "ray"]
+    done = CliRunner().invoke(app, [*command, "--workers", "1"])
+    assert done.exit_code == 0, done.output
+    assert "8 pictures, 1 of them unreadable" in done.output
 
 
 class Unlucky:
@@ -86,3 +110,22 @@ def test_a_killed_worker_does_not_stop_the_run_and_a_full_disk_does_with_one_sen
     assert "part-000005.jsonl" not in whole
     run_missing(LocalEngine(), Unlucky(tmp_path), parts(), "items")  # on any engine
     assert [line["image"] for line in read_lines(parts())] == [str(number) for number in range(8)]
+
+
+class Deadly:
+    """Work that kills its process at one part, however often it is tried."""
+
+    suffix = ".jsonl"
+
+    def write(self, items, path: Path) -> None:
+        if items[0]["image"] == "1":
+            os.kill(os.getpid(), signal.SIGKILL)
+        write_lines(path, iter(items))
+
+
+def test_a_part_that_kills_every_worker_ends_the_run_and_is_named(tmp_path):
+    items = [{"image": str(number)} for number in range(2)]
+    parts = plan(tmp_path, ".jsonl", {}, items, [item["image"] for item in items], overwrite=False)
+    with pytest.raises(InputError, match=r"part-000001\.jsonl killed its worker 3 times"):
+        run_missing(RayEngine(workers=1), Deadly(), parts, "items")
+    assert parts[0].path.exists()
