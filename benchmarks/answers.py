@@ -23,8 +23,8 @@ from pathlib import Path
 import httpx
 from PIL import Image
 
-from mambamatcher.benchmark.measure import circumstances
 from mambamatcher.data.synthetic import SyntheticPairs
+from mambamatcher.measure import circumstances
 
 CLIENTS, CLICKS, PROPAGATED = 20, 20, 120
 SIZE = (1024, 768)

@@ -136,9 +136,9 @@ def measure() -> dict:
     from mambamatcher import Matcher, presets
     from mambamatcher.analysis.complexity import stages
     from mambamatcher.apps.propagate import carry_each, read_references
-    from mambamatcher.benchmark.measure import circumstances
     from mambamatcher.checkpoint import EMBEDDED
     from mambamatcher.images import load_image
+    from mambamatcher.measure import circumstances
     from mambamatcher.scale.sources import pictures, read_source
     from mambamatcher.scale.work import Description
 

@@ -55,8 +55,8 @@ def run(engine: str, sample: Path, targets: Path, out: Path) -> float:
 
 
 def main() -> int:
-    from mambamatcher.benchmark.measure import circumstances
     from mambamatcher.checkpoint import EMBEDDED
+    from mambamatcher.measure import circumstances
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pictures", type=int, default=500)

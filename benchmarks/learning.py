@@ -20,9 +20,9 @@ import matplotlib
 import torch
 from lightning import Trainer, seed_everything
 
-from mambamatcher.benchmark.measure import circumstances
 from mambamatcher.config import override
 from mambamatcher.data.benchmarks import read_pairs
+from mambamatcher.measure import circumstances
 from mambamatcher.metrics import PCK
 from mambamatcher.model import MambaMatcher
 from mambamatcher.presets import PRESETS

@@ -10,7 +10,6 @@ import torch
 
 from mambamatcher.analysis.complexity import stages
 from mambamatcher.analysis.results import COMPUTED, MEASURED, Cell, Row
-from mambamatcher.benchmark.measure import measure
 from mambamatcher.correlation import (
     Conv4dAggregation,
     CorrelationConfig,
@@ -18,6 +17,7 @@ from mambamatcher.correlation import (
     SimilarityScanAggregation,
     correlation_map,
 )
+from mambamatcher.measure import measure
 from mambamatcher.model import MambaMatcher, ModelConfig, count_parameters
 
 AGGREGATIONS: dict[str, CorrelationConfig] = {

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from mambamatcher.benchmark.measure import Circumstances, circumstances
 from mambamatcher.matcher import Matcher
+from mambamatcher.measure import Circumstances, circumstances
 from mambamatcher.model import MambaMatcher
 
 POINTS = np.array([[1.0, 1.0]])

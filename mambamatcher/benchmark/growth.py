@@ -8,7 +8,7 @@ from statistics import median
 import torch
 
 from mambamatcher.benchmark.contestants import Contestant, ScanTensors, aggregators, scans
-from mambamatcher.benchmark.measure import Circumstances, circumstances
+from mambamatcher.measure import Circumstances, circumstances
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 
 from mambamatcher.analysis.complexity import stages
-from mambamatcher.benchmark.measure import Circumstances, circumstances, measure
 from mambamatcher.checkpoint import save_pretrained
 from mambamatcher.correlation import correlation_map
 from mambamatcher.errors import InputError
 from mambamatcher.features import PerImageAggregator
 from mambamatcher.features.conv import ConvAggregator
+from mambamatcher.measure import Circumstances, circumstances, measure
 from mambamatcher.model import MambaMatcher, ModelConfig
 from mambamatcher.ops.winograd import best_tile, tiles_of
 from mambamatcher.presets import PRESETS
@@ -199,7 +199,7 @@ loaded = time.time()
 rng = np.random.default_rng(0)
 matcher.match(*(rng.integers(0, 256, (side, side, 3), dtype=np.uint8) for _ in range(2)), [(1, 1)])
 done, cpu = time.time(), time.process_time() - (cpu_imported_torch - cpu_begun)
-from mambamatcher.benchmark.measure import peak_mib
+from mambamatcher.measure import peak_mib
 moments = [spawned, begun, imported_torch, imported, loaded, done]
 print(json.dumps([*(after - before for before, after in zip(moments, moments[1:])), cpu, peak_mib()]))
 """

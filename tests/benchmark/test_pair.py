@@ -11,7 +11,6 @@ from mambamatcher import MambaMatcher, presets
 from mambamatcher.backbones import EfficientNetLiteConfig
 from mambamatcher.benchmark import pair_report
 from mambamatcher.benchmark.gallery import benchmark_gallery
-from mambamatcher.benchmark.measure import circumstances
 from mambamatcher.benchmark.pair import (
     WHOLE,
     Process,
@@ -25,6 +24,7 @@ from mambamatcher.benchmark.pair import (
 from mambamatcher.checkpoint import save_pretrained
 from mambamatcher.correlation import correlation_map
 from mambamatcher.errors import InputError
+from mambamatcher.measure import circumstances
 from mambamatcher.transfer import transfer_points
 
 STRAIGHTFORWARD = Path(__file__).parents[2] / "benchmarks" / "straightforward.py"
