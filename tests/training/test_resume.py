@@ -1,5 +1,6 @@
 import csv
 import os
+import random
 import signal
 import subprocess
 import time
@@ -11,7 +12,7 @@ from safetensors.torch import load_file
 from tests.training.conftest import command, finish
 
 RECIPE = (
-    "steps=6",
+    "steps=12",
     "round_steps=1",
     "effective_batch=4",
     "batch_size=2",
@@ -27,9 +28,10 @@ def weights(run):
 
 def test_a_run_killed_at_arbitrary_points_ends_with_the_same_weights_bit_for_bit(photos, tmp_path):
     finish(command(photos, tmp_path / "whole", *RECIPE))
-    killed = 0
+    killed, points = 0, random.Random(0)
     run, resume = tmp_path / "killed", []
-    for after in (0.0, 0.35, 0.9):  # seconds after the next checkpoint has appeared
+    for _ in range(4):
+        after = points.uniform(0, 0.6)  # seconds after the next checkpoint has appeared
         process = subprocess.Popen(
             command(photos, run, *resume, *RECIPE), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
@@ -44,14 +46,14 @@ def test_a_run_killed_at_arbitrary_points_ends_with_the_same_weights_bit_for_bit
             killed += 1
         process.wait()
         resume = ["--resume"]
-    assert killed >= 1
+    assert killed >= 3  # a quick machine may be done before the last one
     finish(command(photos, run, "--resume", *RECIPE))
     (best, last), (best_killed, last_killed) = weights(tmp_path / "whole"), weights(run)
     assert best.keys() == best_killed.keys()
     assert all(torch.equal(best[key], best_killed[key]) for key in best)
     for part in ("state_dict", "current_model_state"):
         assert all(torch.equal(last[part][key], last_killed[part][key]) for key in last[part])
-    assert last["global_step"] == last_killed["global_step"] == 6
+    assert last["global_step"] == last_killed["global_step"] == 12
 
 
 def validation(run) -> list[float]:
