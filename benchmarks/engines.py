@@ -1,11 +1,11 @@
 """What does Ray cost on one machine, and what does a second worker give?
 
-    python benchmarks/engines.py --pictures 500
+    python benchmarks/engines.py --pictures 500 --turns 3
 
-carries points to so many pictures with the embedded model three times, each in a process of its own: with the local
-engine, with one Ray worker and with two, each held to one thread. The times are those of the whole call, with the start
-of Ray and its workers, and the files written must be the same bytes. Needs two free cores; writes
-benchmarks/results/engines.json.
+carries points to so many pictures with the embedded model, each time in a process of its own: with the local engine,
+with one Ray worker and with two, each held to one thread, and the same again in every turn. The times are those of the
+whole call, with the start of Ray and its workers; the ratios are those of each turn, and their median counts. The files
+written must be the same bytes. Needs two free cores; writes benchmarks/results/engines.json.
 """
 
 import argparse
@@ -16,6 +16,7 @@ import sys
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
+from statistics import median
 from time import perf_counter
 
 import numpy as np
@@ -60,6 +61,7 @@ def main() -> int:
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pictures", type=int, default=500)
+    parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/engines.json"))
     parser.add_argument(
         "--one", nargs=3, metavar=("ENGINE", "TARGETS", "OUT"), help="run one engine and print its time"
@@ -71,25 +73,28 @@ def main() -> int:
         print(run(engine, sample, Path(targets), Path(out)))
         return 0
     one_thread = {**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
-    seconds, written = {}, {}
+    turns: list[dict[str, float]] = []
+    written = set()
     with tempfile.TemporaryDirectory() as folder:
         targets = Path(folder) / "targets"
         targets.mkdir()
         write_pictures(targets, sample, arguments.pictures)
-        for engine in ENGINES:
-            out = Path(folder) / engine
-            command = [sys.executable, __file__, "--one", engine, targets, out]
-            done = subprocess.run(command, env=one_thread, stdout=subprocess.PIPE, text=True, check=True)
-            seconds[engine] = float(done.stdout.splitlines()[-1])
-            written[engine] = (out / "points.jsonl").read_bytes()
-            print(f"{engine}: {seconds[engine]:.1f} s", flush=True)
-    assert len(set(written.values())) == 1, "the engines' results differ"
-    cost = seconds["one Ray worker"] / seconds["local"]
-    gain = seconds["one Ray worker"] / seconds["two Ray workers"]
+        for turn in range(arguments.turns):
+            turns.append({})
+            for engine in ENGINES:
+                out = Path(folder) / f"{engine} {turn}"
+                command = [sys.executable, __file__, "--one", engine, targets, out]
+                done = subprocess.run(command, env=one_thread, stdout=subprocess.PIPE, text=True, check=True)
+                turns[-1][engine] = float(done.stdout.splitlines()[-1])
+                written.add((out / "points.jsonl").read_bytes())
+                print(f"{engine}: {turns[-1][engine]:.1f} s", flush=True)
+    assert len(written) == 1, "the engines' results differ"
+    cost = median(turn["one Ray worker"] / turn["local"] for turn in turns)
+    gain = median(turn["one Ray worker"] / turn["two Ray workers"] for turn in turns)
     result = {
         "circumstances": asdict(circumstances()),
         "pictures": arguments.pictures,
-        "seconds": seconds,
+        "seconds": turns,
         "ray_over_local": cost,
         "two_workers_over_one": gain,
     }

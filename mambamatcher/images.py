@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from jaxtyping import Float, Float64, UInt8
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from mambamatcher.errors import InputError
@@ -20,7 +20,16 @@ from mambamatcher.errors import InputError
 MAX_PIXELS = 100_000_000  # 10,000 x 10,000; more is refused before anything is decoded
 MAX_SIDE = 1_000_000  # Pillow keeps 8 bytes for each row besides its pixels: a very tall picture is mostly those
 
-_ORIENTATION, _SIDEWAYS = 0x0112, (5, 6, 7, 8)  # EXIF: the entry, and its values that exchange width and height
+_ORIENTATION = 0x0112  # the entry of EXIF that says how the picture is stored
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
 _PIECE = 1 << 20  # pixels
 _STARTS_PROGRAMS = ("EPS",)  # Ghostscript would run what the file says
 
@@ -70,12 +79,8 @@ def read_size(path: Path) -> tuple[int, int]:
     """Return the `(width, height)` of the upright picture in a file, from its header alone."""
     require_file(path)
     with _opened(path, str(path)) as opened:
-        try:
-            # Pillow itself turns TIFF
-            turned = opened.format != "TIFF" and opened.getexif().get(_ORIENTATION, 1) in _SIDEWAYS
-        except DECODING as error:
-            raise InputError(f"cannot decode {path}: {error}") from error
-        return (opened.height, opened.width) if turned else opened.size
+        sideways = opened.format != "TIFF" and _orientation(opened) >= 5  # Pillow itself turns TIFF
+        return (opened.height, opened.width) if sideways else opened.size
 
 
 def _opened(content: Path | BytesIO, name: str) -> Image.Image:
@@ -132,16 +137,28 @@ def _check_size(image: Image.Image, name: str) -> None:
         raise InputError(f"{name} has {width}x{height} pixels; no side may have more than {MAX_SIDE:,}")
 
 
+def _orientation(image: Image.Image) -> int:
+    """Return which of `_TURNS` makes a picture upright, or 1; EXIF that is damaged says nothing, as in viewers."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of damage, without the picture's name
+            orientation = image.getexif().get(_ORIENTATION)
+        return int(orientation) if orientation in _TURNS else 1
+    except DECODING:
+        return 1
+
+
 def _upright_rgb(image: Image.Image, name: str) -> Image.Image:
     try:
         image.load()
-        # only where it turns something, because it copies the pixels in any case
-        turned = image.getexif().get(_ORIENTATION) in range(2, 9)
-        upright = ImageOps.exif_transpose(image) if turned else image
+        orientation = _orientation(image)
+        upright = image.transpose(_TURNS[orientation]) if orientation in _TURNS else image
         if upright.mode.startswith(("I", "F")):  # 16-bit and float greys: Pillow would clip them at 255
             upright = _stretched(upright)
         if not upright.has_transparency_data:
-            return upright.convert("RGB")
+            rgb = upright.convert("RGB")
+            rgb.info.clear()  # its EXIF would turn it again where it is loaded again
+            return rgb
         upright = upright.convert("RGBA")
         white = Image.new("RGB", upright.size, "white")
         white.paste(upright, mask=upright)

@@ -7,7 +7,7 @@ from PIL import Image
 
 from mambamatcher import images
 from mambamatcher.errors import InputError
-from mambamatcher.images import load_image, to_tensor
+from mambamatcher.images import load_image, read_size, to_tensor
 
 
 def picture(width: int = 6, height: int = 4) -> Image.Image:
@@ -27,6 +27,24 @@ def test_pictures_come_upright_whatever_their_exif_says(orientation, tmp_path):
     stored.save(tmp_path / "a.png", exif=exif)
     assert np.array_equal(np.asarray(load_image(tmp_path / "a.png")), np.asarray(picture()))
     assert np.array_equal(np.asarray(load_image(Image.open(tmp_path / "a.png"))), np.asarray(picture()))
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("file_format", ["PNG", "JPEG"])
+def test_a_picture_that_was_made_upright_is_not_turned_again(orientation, file_format):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    stored = io.BytesIO()
+    picture().save(stored, file_format, exif=exif)
+    once = load_image(stored.getvalue())
+    assert np.array_equal(np.asarray(load_image(once)), np.asarray(once))
+
+
+@pytest.mark.parametrize("damaged", [b"Exif\0\0not EXIF at all", b"Exif\0\0II*\0\xff\xff\xff\x7f", b"Exif\0\0"])
+def test_a_picture_whose_exif_is_damaged_is_read_as_it_is_stored(damaged, tmp_path):
+    picture().save(tmp_path / "a.png", exif=damaged)
+    assert np.array_equal(np.asarray(load_image(tmp_path / "a.png")), np.asarray(picture()))
+    assert read_size(tmp_path / "a.png") == picture().size
 
 
 def sixteen_bits(grey: Image.Image) -> Image.Image:

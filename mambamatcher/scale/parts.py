@@ -22,7 +22,7 @@ RUN = "_run.json"  # readers of Parquet folders pass over names that begin so
 LARGEST = 1000  # inputs a part, which is what a stop can cost each worker
 _OURS = re.compile(r"\.?(part-\d+|_run)\b.*")  # with a dot: still being written, or left by a process that was killed
 _ABANDONED = 86_400  # seconds after which nobody is writing such a file any more
-FEWEST = 64  # parts, where there are inputs enough: workers then end at nearly the same time
+FEWEST = 128  # parts, where there are inputs enough: workers then end at nearly the same time
 
 
 @runtime_checkable
@@ -77,7 +77,8 @@ def plan(
     How they are cut depends on their number alone, so a run can go on with another number of workers.
     """
     folder = out.absolute() / FOLDER  # workers may run in another folder
-    described = json.loads(json.dumps({**header, "list of inputs": _digest(names)}))
+    size = min(LARGEST, -(-len(items) // FEWEST))
+    described = json.loads(json.dumps({**header, "list of inputs": _digest(names), "number of inputs a part": size}))
     make_folder(folder)
     _remove(folder, everything=overwrite)
     begun = _read(folder / RUN)
@@ -92,7 +93,6 @@ def plan(
         raise InputError(
             f"{folder} was begun by another run (with another {different}); use another folder or overwrite it"
         )
-    size = min(LARGEST, -(-len(items) // FEWEST))
     return [
         Part(folder / f"part-{number:06d}{suffix}", items[start : start + size])
         for number, start in enumerate(range(0, len(items), size))

@@ -33,12 +33,21 @@ def planned(folder, count, header=None, overwrite=False):
     return plan(folder, ".jsonl", header or {"model": "m"}, everything, names, overwrite)
 
 
-@pytest.mark.parametrize(("count", "parts"), [(1, 1), (64, 64), (65, 33), (500, 63), (100_000, 100)])
+@pytest.mark.parametrize(
+    ("count", "parts"), [(1, 1), (128, 128), (129, 65), (500, 125), (100_000, 128), (200_000, 200)]
+)
 def test_parts_hold_every_input_once_in_order_and_no_more_than_a_thousand(tmp_path, count, parts):
     cut = planned(tmp_path, count)
     assert len(cut) == parts
     assert [item for part in cut for item in part.items] == items(count)
     assert max(len(part.items) for part in cut) <= 1000
+
+
+def test_a_run_that_cut_its_inputs_in_another_way_is_not_gone_on_with(tmp_path, monkeypatch):
+    planned(tmp_path, 500)
+    monkeypatch.setattr("mambamatcher.scale.parts.FEWEST", 10)
+    with pytest.raises(InputError, match="another number of inputs a part"):
+        planned(tmp_path, 500)
 
 
 def test_only_missing_parts_are_done(tmp_path):

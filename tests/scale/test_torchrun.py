@@ -30,5 +30,7 @@ def test_two_processes_of_torchrun_end_with_the_weights_of_one(photos, tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     one, two = (load_file(tmp_path / run / "model" / "model.safetensors") for run in ("one", "two"))
     assert one.keys() == two.keys()
-    for key in one:
-        torch.testing.assert_close(two[key], one[key], rtol=1e-4, atol=2e-5, msg=key)
+    far = torch.cat([~torch.isclose(two[key], one[key], rtol=1e-4, atol=2e-5).flatten() for key in one])
+    # Adam's first step is the sign of each gradient; where that is nearly zero, rounding decides. With half of the pairs,
+    # which is what a process has before the gradients are exchanged, two in a hundred of all weights differ.
+    assert far.double().mean() < 1e-4
