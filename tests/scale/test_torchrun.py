@@ -31,6 +31,6 @@ def test_two_processes_of_torchrun_end_with_the_weights_of_one(photos, tmp_path)
     one, two = (load_file(tmp_path / run / "model" / "model.safetensors") for run in ("one", "two"))
     assert one.keys() == two.keys()
     far = torch.cat([~torch.isclose(two[key], one[key], rtol=1e-4, atol=2e-5).flatten() for key in one])
-    # Adam's first step is the sign of each gradient; where that is nearly zero, rounding decides. With half of the pairs,
-    # which is what a process has before the gradients are exchanged, two in a hundred of all weights differ.
+    # Adam's first step is the sign of each gradient; where that is nearly zero, rounding decides. With half of the
+    # pairs, which is what a process has before gradients are exchanged, two in a hundred of all weights differ.
     assert far.double().mean() < 1e-4
