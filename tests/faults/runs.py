@@ -1,4 +1,4 @@
-"""Runs of `propagate` (whole or in parts) and `evaluate`, in processes that a test can kill.
+"""Runs of `propagate` and `evaluate`, whole, in parts or on Ray, in processes that a test can kill.
 
 `python -m tests.faults.runs FOLDER` reads lines `VERB LIMIT OUT`. For each it begins, or continues, the run in a child
 process, kills the child when its results have grown to so many bytes (0: never), and prints how the child ended. The
@@ -18,26 +18,36 @@ from mambamatcher.data.benchmarks import read_pairs  # noqa: F401  imported here
 from mambamatcher.evaluation.predictors import MatcherPredictor
 from mambamatcher.evaluation.run import Request, evaluate
 from mambamatcher.matcher import Matcher
-from mambamatcher.scale.engine import LocalEngine
+from mambamatcher.scale.engine import LocalEngine, RayEngine
+from mambamatcher.scale.run import predict_with
 from mambamatcher.scale.run import propagate as propagate_parts
 from mambamatcher.scale.sources import read_source
 
-RESULTS = {"propagate": "points.jsonl", "parts": "parts/part-*.jsonl", "evaluate": "predictions.jsonl"}
+PARTS = "parts/part-*.jsonl"
+RESULTS = {
+    "propagate": "points.jsonl",
+    "propagate-parts": PARTS,
+    "propagate-ray": PARTS,
+    "evaluate": "predictions.jsonl",
+    "evaluate-parts": PARTS,
+}
 
 
 def run(verb: str, folder: Path, out: Path) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     matcher = Matcher.from_preset("nearest", ["side=96", "backbone.weights=random"])
-    if verb == "evaluate":
+    engine = RayEngine(workers=1) if verb.endswith("-ray") else LocalEngine()
+    if verb.startswith("evaluate"):
         request = Request(dataset="spair", split="test", root=folder, output=out)
-        evaluate(MatcherPredictor("small", matcher), request)
+        in_parts = {"predict": predict_with(engine)} if verb == "evaluate-parts" else {}
+        evaluate(MatcherPredictor("small", matcher), request, **in_parts)
         return
     references = read_references(matcher, [folder / "reference.png"], folder / "points.json")
     if verb == "propagate":
         propagate(matcher, references, folder / "targets", out)
     else:
-        propagate_parts(LocalEngine(), matcher, references, read_source(folder / "targets"), out, overwrite=False)
+        propagate_parts(engine, matcher, references, read_source(folder / "targets"), out, overwrite=False)
 
 
 def run_and_kill(verb: str, folder: Path, out: Path, limit: int) -> str:
