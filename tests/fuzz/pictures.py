@@ -182,14 +182,20 @@ def rotated(rng: Rng) -> tuple[bytes, Check]:
     return encode(stored, file_format, exif=exif, **options), close_to(image, 8 if file_format == "JPEG" else 0)
 
 
-def odd_exif(rng: Rng) -> tuple[bytes, None]:
+def odd_exif(rng: Rng) -> tuple[bytes, Check]:
+    """Store a whole picture whose EXIF is damaged: it may say any orientation, or none that can be read."""
+    image = blobs(rng, (40, 30))
     exif = Image.Exif()
-    exif[ORIENTATION] = pick(rng, (0, 9, 255, 65535))
-    data = bytearray(encode(blobs(rng, (40, 30)), pick(rng, ("JPEG", "TIFF", "PNG")), exif=exif))
-    at = bytes(data).find(b"Exif")
-    start = max(at, 0) + int(rng.integers(40))
-    data[start : start + 4] = rng.integers(0, 256, 4, dtype=np.uint8).tobytes()
-    return bytes(data), None
+    exif[ORIENTATION] = pick(rng, (0, 6, 9, 255, 65535))
+    said = exif.tobytes()
+    odd = b"Exif\0\0" + damaged_bytes(rng, said.removeprefix(b"Exif\0\0"))
+    data = encode(image, pick(rng, ("PNG", "WEBP")), exif=odd, lossless=True)
+    turns = [image, *(image.transpose(turn) for turn in STORED.values())]
+
+    def check(found: Image.Image) -> None:
+        assert any(np.array_equal(np.asarray(found), np.asarray(turn)) for turn in turns)
+
+    return data, check
 
 
 def one_pixel(rng: Rng) -> tuple[bytes, Check]:
