@@ -38,6 +38,8 @@ class AnnotatedImage:
     def __post_init__(self) -> None:
         if not isinstance(self.category, str):
             raise InputError(f"{self.path}: the category must be text, got {self.category!r}")
+        for text in (str(self.path), self.category, *self.keypoints):
+            _check_text(text)
         if min(self.size) < 1:
             raise InputError(f"{self.path}: the image has no pixels, size {self.size}")
         if not all(isfinite(x) and isfinite(y) for x, y in self.keypoints.values()):
@@ -69,6 +71,7 @@ class Pair:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
             raise InputError(f"the name of a pair must be text, got {self.name!r}")
+        _check_text(self.name)
         if not self.names:
             raise InputError(f"{self.name}: {self.source.path} and {self.target.path} share no keypoint")
 
@@ -87,6 +90,14 @@ class Pair:
 def shared_names(source: AnnotatedImage, target: AnnotatedImage) -> tuple[str, ...]:
     """Return the keypoints both pictures show, in the order of the source."""
     return tuple(name for name in source.keypoints if name in target.keypoints)
+
+
+def _check_text(text: str) -> None:
+    """Refuse half a character, which JSON can hold and no file can."""
+    try:
+        text.encode("utf-8", "surrogateescape")  # as file names are read
+    except UnicodeEncodeError as error:
+        raise InputError(f"the name {text!a} holds half a character (a surrogate), so it cannot be written") from error
 
 
 def _check_box(box: Box, size: Size, path: Path) -> None:

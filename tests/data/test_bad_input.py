@@ -117,6 +117,18 @@ def test_voc_annotations_that_are_no_list(tmp_path):
         read_pairs("voc-keypoints", "trn", tmp_path)
 
 
+@pytest.mark.parametrize("field", ["image", "category"])
+def test_half_a_character_in_a_name(tmp_path, field):
+    listing = releases.write_voc(tmp_path) / "annotations.json"
+    entries = json.loads(listing.read_text())
+    entries[3][field] += "\ud800"
+    listing.write_text(json.dumps(entries))
+    with pytest.raises(InputError, match=r"annotations\.json: the name '[^']*\\ud800") as caught:
+        read_pairs("voc-keypoints", "trn", tmp_path)
+    assert str(caught.value).isascii()  # a terminal can show it
+    assert read_pairs("voc-keypoints", "trn", tmp_path, skip_bad=True).skipped
+
+
 def test_split_of_nothing_but_bad_pairs_is_an_error_even_when_skipping(tmp_path):
     folder = releases.write_spair(tmp_path)
     releases.truncate(folder / "JPEGImages" / "cat" / "one.jpg")
