@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections.abc import Callable, Mapping
 from io import FileIO
 from pathlib import Path
@@ -27,6 +28,15 @@ def make_folder(path: Path) -> None:
         raise InputError(f"cannot use {path} as a folder: {error.strerror}") from error
 
 
+def remove_files(*paths: Path) -> None:
+    """Remove files, in order, that may be there."""
+    for path in paths:
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise InputError(f"cannot remove {path}: {error.strerror}") from error
+
+
 def write_atomically(path: Path, write: Callable[[Path], None], overwrite: bool = False) -> None:
     """Let `write` fill a temporary file beside `path`, then put it in place in one step."""
     refuse_existing(path, overwrite)
@@ -46,12 +56,28 @@ def write_atomically(path: Path, write: Callable[[Path], None], overwrite: bool 
 def open_lines(path: Path, keep: int = 0) -> FileIO:
     """Open a file to append lines to after its first `keep` bytes; nothing is buffered, so nothing waits to be lost."""
     try:
-        file = FileIO(path, "r+" if keep else "w")
+        file = FileIO(path, "a+")
+        _lock(file)
         file.truncate(keep)
-        file.seek(keep)
+    except BlockingIOError as error:
+        raise InputError(f"another process is writing {path}; wait for it, or use another folder") from error
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}") from error
     return file
+
+
+def _lock(file: FileIO) -> None:
+    """Keep a file from other processes until it is closed; a process that is killed holds no lock."""
+    if sys.platform == "win32":
+        return
+    import fcntl
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:  # this file system has no locks
+        return
 
 
 def append_line(file: FileIO, content: Mapping[str, Any]) -> None:

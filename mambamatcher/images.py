@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Float64, UInt8
 from PIL import Image, UnidentifiedImageError
+from PIL.TiffImagePlugin import TiffImageFile
 from torch import Tensor
 
 from mambamatcher.errors import InputError
@@ -87,7 +88,7 @@ def _opened(content: Path | BytesIO, name: str) -> Image.Image:
     """Read a picture's header."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # our own limit is stricter
+            warnings.simplefilter("ignore")  # of many pixels, where our own limit is stricter, or of damage
             opened = Image.open(content)
     except UnidentifiedImageError as error:
         size = content.stat().st_size if isinstance(content, Path) else len(content.getbuffer())
@@ -148,11 +149,28 @@ def _orientation(image: Image.Image) -> int:
         return 1
 
 
-def _upright_rgb(image: Image.Image, name: str) -> Image.Image:
+def turn_upright(image: Image.Image) -> Image.Image:
+    """Return a picture as a viewer shows it, with its own colours."""
+    _load(image)
+    orientation = _orientation(image)
+    return image.transpose(_TURNS[orientation]) if orientation in _TURNS else image
+
+
+def _load(image: Image.Image) -> None:
+    """Decode; Pillow shears a TIFF stored sideways where it maps the file of that name into memory."""
+    if not isinstance(image, TiffImageFile):
+        image.load()
+        return
+    name, image.filename = image.filename, ""
     try:
         image.load()
-        orientation = _orientation(image)
-        upright = image.transpose(_TURNS[orientation]) if orientation in _TURNS else image
+    finally:
+        image.filename = name
+
+
+def _upright_rgb(image: Image.Image, name: str) -> Image.Image:
+    try:
+        upright = turn_upright(image)
         if upright.mode.startswith(("I", "F")):  # 16-bit and float greys: Pillow would clip them at 255
             upright = _stretched(upright)
         if not upright.has_transparency_data:

@@ -47,6 +47,20 @@ def test_a_picture_whose_exif_is_damaged_is_read_as_it_is_stored(damaged, tmp_pa
     assert read_size(tmp_path / "a.png") == picture().size
 
 
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("mode", ["L", "P", "RGB", "RGBA", "CMYK", "I;16"])
+def test_a_tiff_stored_sideways_is_the_same_from_its_path_its_content_and_pillow(mode, orientation, tmp_path):
+    made = sixteen_bits(picture(40, 30).convert("L")) if mode == "I;16" else picture(40, 30).convert(mode)
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    path = tmp_path / "a.tif"
+    made.save(path, exif=exif)
+    upright = load_image(made).transpose(images._TURNS[orientation]) if orientation > 1 else load_image(made)
+    for given in (path, path.read_bytes(), Image.open(path)):
+        assert np.array_equal(np.asarray(load_image(given)), np.asarray(upright))
+    assert read_size(path) == upright.size
+
+
 def sixteen_bits(grey: Image.Image) -> Image.Image:
     return Image.fromarray(np.asarray(grey).astype(np.uint16) * 257)
 

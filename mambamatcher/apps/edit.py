@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 from jaxtyping import Bool
-from PIL import Image, ImageChops, ImageFilter, ImageOps, ImageStat
+from PIL import Image, ImageChops, ImageFilter, ImageStat
 
 from mambamatcher.apps.flow import Flow
 from mambamatcher.errors import InputError
-from mambamatcher.images import load_image
+from mambamatcher.images import load_image, turn_upright
 
 EDITED = 12  # of 255: a smaller difference may be compression
 FEATHER = 1 / 150  # of the picture's longer side: how soft the edge of what is put in is
@@ -21,7 +21,7 @@ def read_layer(path: Path, mode: str, size: tuple[int, int]) -> Image.Image:
     """Read a mask ("L"), an overlay ("RGBA") or an edited copy ("RGB") that covers a source of that size."""
     load_image(path)  # says what is wrong with a file that is no picture
     with Image.open(path) as opened:
-        layer = ImageOps.exif_transpose(opened).convert(mode)
+        layer = turn_upright(opened).convert(mode)
     if layer.size != size:
         raise InputError(
             f"{path} is {layer.width}x{layer.height} pixels, the source {size[0]}x{size[1]}; they must be the same"

@@ -22,7 +22,7 @@ class Journal:
         header = json.loads(json.dumps(header))  # as it will be read back
         self.key = key
         self.done: dict[str, dict[str, Any]] = {}
-        begun = read_journal(path) if path.is_file() and not overwrite else None
+        begun = read_journal(path, json.dumps(header)) if path.is_file() and not overwrite else None
         if begun is not None and begun[0] is not None:
             if difference := _difference(begun[0], header):
                 raise InputError(f"{path} was begun by another run ({difference}); use another folder or overwrite it")
@@ -44,8 +44,8 @@ class Journal:
         self._file.close()
 
 
-def read_journal(path: Path) -> tuple[dict[str, Any] | None, list[dict[str, Any]], int]:
-    """Return the header (None if not even that was written), the items, and the bytes they take."""
+def read_journal(path: Path, first: str) -> tuple[dict[str, Any] | None, list[dict[str, Any]], int]:
+    """Return the header (None if only the beginning of `first` was written), the items, and the bytes they take."""
     content = path.read_bytes()
     whole = content[: content.rfind(b"\n") + 1]
     lines = []
@@ -56,8 +56,10 @@ def read_journal(path: Path) -> tuple[dict[str, Any] | None, list[dict[str, Any]
             raise InputError(
                 f"{path}: line {number} is not JSON ({error}); it was not written by this program"
             ) from error
+        if not isinstance(lines[-1], dict):
+            raise InputError(f"{path}: line {number} is no result; it was not written by this program")
     if not lines:
-        if content and not content.startswith(b"{"):
+        if not first.encode().startswith(content):
             raise InputError(f"{path} was not written by this program; use another folder or overwrite it")
         return None, [], 0
     return lines[0], lines[1:], len(whole)

@@ -35,6 +35,7 @@ from mambamatcher.points import (
 )
 
 RESULTS, CSV, COCO, REVIEW = "points.jsonl", "points.csv", "points.coco.json", "review.html"
+FORMATS = (CSV, COCO, REVIEW)  # written from the results
 AGREEMENT = 0.05  # of the target's longer side: how near to each other the answers of references count as one
 
 
@@ -169,7 +170,7 @@ def read_each(matcher: Matcher, images: Iterable[tuple[str, ImageLike]]) -> Iter
 def refuse_formats(out: Path, overwrite: bool) -> None:
     """Stop where files are that no run can have written: each writes its JSON Lines first."""
     if not (out / RESULTS).exists() and not overwrite:
-        for name in (CSV, COCO, REVIEW):
+        for name in FORMATS:
             if (out / name).exists():
                 raise InputError(f"{out / name} exists already; choose another folder or ask to overwrite it")
 

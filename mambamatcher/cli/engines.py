@@ -15,7 +15,7 @@ class EngineName(StrEnum):
 
 Engine = Annotated[EngineName, typer.Option(help="Where the work is done.")]
 Address = Annotated[
-    str | None, typer.Option(help="The Ray cluster, as Ray takes it (auto, HOST:PORT, ray://...); else this machine.")
+    str | None, typer.Option(help="The Ray cluster, as Ray takes it (auto, HOST:PORT); else this machine.")
 ]
 Workers = Annotated[
     int | None, typer.Option(min=1, help="Ray workers, each of one core and one thread; all cores if not given.")

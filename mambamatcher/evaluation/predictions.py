@@ -17,7 +17,7 @@ from mambamatcher.data.files import read_text
 from mambamatcher.data.records import AnnotatedImage, Pair
 from mambamatcher.data.sides import has_side, mirror_name
 from mambamatcher.errors import InputError
-from mambamatcher.files import append_line, open_lines
+from mambamatcher.files import append_line, make_folder, open_lines
 
 FORMAT = "mambamatcher-predictions"
 VERSION = 1
@@ -77,9 +77,9 @@ class PredictionFile:
     """An open file of predictions to add to; pairs it already holds are in `done`."""
 
     def __init__(self, path: Path, header: Header, overwrite: bool = False) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         self.done: set[str] = set()
-        if path.exists() and not overwrite and (found := _complete_lines(path)):
+        if path.exists() and not overwrite and (found := _complete_lines(path, json.dumps(asdict(header)))):
             self.done = {line["pair"] for line in _check(path, found, header)}
             self._file = open_lines(path, keep=sum(len(line.encode()) for line in found))
         else:
@@ -115,8 +115,13 @@ def read_bare_predictions(path: Path) -> dict[str, dict[str, Any]] | None:
         return {line["pair"]: line for line in lines}
 
 
-def _complete_lines(path: Path) -> list[str]:
-    return [line for line in read_text(path).splitlines(keepends=True) if line.endswith("\n")]
+def _complete_lines(path: Path, first: str | None = None) -> list[str]:
+    """Return the lines but a torn last one; where there is no other, it must be the beginning of `first`."""
+    lines = read_text(path).splitlines(keepends=True)
+    whole = [line for line in lines if line.endswith("\n")]
+    if first is not None and lines and not whole and not first.startswith(lines[0]):
+        raise InputError(f"{path} was not written by this program; write to another folder or overwrite it")
+    return whole
 
 
 def _check(path: Path, lines: Sequence[str], header: Header) -> Iterator[dict[str, Any]]:
@@ -151,9 +156,12 @@ def _header(path: Path, line: str) -> Header:
 def _records(path: Path, lines: Sequence[str]) -> Iterator[dict[str, Any]]:
     for number, line in enumerate(lines, start=1):
         try:
-            yield json.loads(line)
-        except json.JSONDecodeError as error:
+            record = json.loads(line)
+        except ValueError as error:
             raise InputError(f"{path}: entry {number} is not JSON: {error}") from error
+        if not isinstance(record, dict):
+            raise InputError(f"{path}: entry {number} is not a prediction: {line.strip()[:60]}")
+        yield record
 
 
 def _image(image: AnnotatedImage) -> dict[str, Any]:

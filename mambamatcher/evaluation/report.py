@@ -14,11 +14,12 @@ from mambamatcher.evaluation.predictions import Predictions
 from mambamatcher.evaluation.score import AVERAGES, Scores, score
 from mambamatcher.evaluation.slices import left_right, slices
 from mambamatcher.evaluation.table import Protocol, Table, make_table
-from mambamatcher.files import write_atomically
+from mambamatcher.files import make_folder, write_atomically
 from mambamatcher.pck import ALPHAS
 
 FORMAT = "mambamatcher-evaluation"
 VERSION = 1
+REPORTS = ("report.json", "report.md")
 
 Report = dict[str, Any]
 
@@ -52,11 +53,11 @@ def make_report(predictions: Predictions, alphas: Sequence[float] = ALPHAS) -> R
 
 def write_report(report: Report, folder: Path) -> tuple[Path, Path]:
     """Write `report.json` and `report.md` into a folder, each whole or not at all."""
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = folder / "report.json", folder / "report.md"
+    make_folder(folder)
+    paths = tuple(folder / name for name in REPORTS)
     for path, text in zip(paths, (json.dumps(report), markdown(report)), strict=True):
         _write(path, text)
-    return paths
+    return paths[0], paths[1]
 
 
 def read_report(path: Path) -> Report:

@@ -11,8 +11,9 @@ from mambamatcher.errors import InputError
 from mambamatcher.evaluation.gallery import write_gallery
 from mambamatcher.evaluation.predict import Predictor, complete, predict
 from mambamatcher.evaluation.predictions import Header, Predictions, read_bare_predictions, read_predictions
-from mambamatcher.evaluation.report import Report, make_report, write_report
+from mambamatcher.evaluation.report import REPORTS, Report, make_report, write_report
 from mambamatcher.evaluation.table import Protocol, make_table
+from mambamatcher.files import remove_files
 from mambamatcher.pck import ALPHAS
 
 PREDICTIONS, GALLERY = "predictions.jsonl", "worst.html"
@@ -37,9 +38,15 @@ def evaluate(predictor: Predictor, request: Request, predict: Callable[..., None
 
     Another engine is another `predict`, called as the one of this package is.
     """
+    path = request.output / PREDICTIONS
+    reports = [request.output / name for name in (*REPORTS, GALLERY)]
+    there = next((report for report in reports if report.exists()), None)
+    if there and not path.exists() and not request.overwrite:  # an evaluation writes its predictions first
+        raise InputError(f"{there} exists already; choose another folder or ask to overwrite it")
     reading = _read(request)
     header = _header(predictor.name, predictor.configuration, reading, request)
-    path = request.output / PREDICTIONS
+    if request.overwrite:
+        remove_files(*reports)
     predict(predictor, reading.pairs[: request.limit], path, header, overwrite=request.overwrite)
     return _report(read_predictions(path), request)
 

@@ -19,6 +19,9 @@ from mambamatcher.evaluation.progress import track
 from mambamatcher.scale.parts import Part, Work
 
 DEATHS = 3  # of workers at the same part, after which it is not tried again
+PATIENCE = (
+    86_400  # seconds without any part done, after which Ray gives up; half an hour, its own, may be less than one
+)
 
 
 @runtime_checkable
@@ -33,6 +36,11 @@ class Engine(Protocol):
 def make_engine(name: str, address: str | None, workers: int | None) -> Engine:
     """Choose `local` or `ray`; where Ray is asked for it must be there."""
     if name == "ray":
+        if address is not None and address.startswith("ray://"):
+            raise InputError(
+                f"Ray Data does not run over Ray's client, so not at {address}; run this on the cluster with --address "
+                "auto, or give HOST:PORT"
+            )
         _require_ray()
         return RayEngine(address, workers)
     if address is not None or workers is not None:
@@ -72,7 +80,9 @@ class RayEngine:
         logging.getLogger("ray.data").setLevel(logging.ERROR)  # it would tell of its plans
         with self._connected(ray):
             workers = min(self.workers or int(ray.cluster_resources().get("CPU", 1)), len(parts))
-            ray.data.DataContext.get_current().enable_progress_bars = False
+            context = ray.data.DataContext.get_current()
+            context.enable_progress_bars = False
+            context.execution_no_progress_timeout_s = PATIENCE
             # the next part waits at the actor, which would else be idle until Ray Data has seen that one is done
             pool = ray.data.ActorPoolStrategy(size=workers, max_tasks_in_flight_per_actor=2)
             rows = [{"part": pickle.dumps(part)} for part in parts]
@@ -84,8 +94,8 @@ class RayEngine:
                     if row["problem"]:
                         raise InputError(row["problem"])
                     yield
-            except ray.exceptions.RayError as error:
-                raise BackendError(f"Ray gave up: {str(error).strip().splitlines()[-1]}") from error
+            except (ray.exceptions.RayError, ray.data.exceptions.ExecutionTimeoutError) as error:
+                raise BackendError(f"Ray gave up: {_cause(error)}") from error
 
     @contextmanager
     def _connected(self, ray: Any) -> Iterator[None]:
@@ -126,7 +136,19 @@ class _Worker:
             part.complete(self.work)
         except MambaMatcherError as error:
             return {"problem": str(error)}
+        except Exception as error:  # Ray's own words for it would hide which it is
+            return {"problem": f"{part.path.name}: {type(error).__name__}: {' '.join(str(error).split())}"}
         return {"problem": ""}
+
+
+def _cause(error: BaseException) -> str:
+    """Say in one line what began a chain of errors, of which Ray leaves some without words."""
+    told = str(error)
+    cause = error.__cause__
+    while cause is not None:
+        told = str(cause).strip() or told
+        cause = cause.__cause__
+    return (told.strip() or repr(error)).splitlines()[0]
 
 
 def _require_ray() -> Any:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from mambamatcher.errors import InputError
-from mambamatcher.files import make_folder, write_atomically
+from mambamatcher.files import make_folder, remove_files, write_atomically
 
 FOLDER = "parts"
 RUN = "_run.json"  # readers of Parquet folders pass over names that begin so
@@ -80,7 +80,8 @@ def plan(
     size = min(LARGEST, -(-len(items) // FEWEST))
     described = json.loads(json.dumps({**header, "list of inputs": _digest(names), "number of inputs a part": size}))
     make_folder(folder)
-    _remove(folder, everything=overwrite)
+    if overwrite:
+        _empty(folder)
     begun = _read(folder / RUN)
     if begun is None:
         if any(folder.glob("part-*")):
@@ -93,6 +94,7 @@ def plan(
         raise InputError(
             f"{folder} was begun by another run (with another {different}); use another folder or overwrite it"
         )
+    remove_files(*(path for path in _ours(folder) if path.name.startswith(".") and _abandoned(path)))
     return [
         Part(folder / f"part-{number:06d}{suffix}", items[start : start + size])
         for number, start in enumerate(range(0, len(items), size))
@@ -116,22 +118,23 @@ def write_lines(path: Path, lines: Iterator[dict[str, Any]]) -> None:
         file.writelines(json.dumps(line) + "\n" for line in lines)
 
 
-def _remove(folder: Path, everything: bool) -> None:
-    """Remove what killed processes left behind, or all that a run wrote.
+def _empty(folder: Path) -> None:
+    """Remove all that a run wrote; what says which run it was goes last, so that the next one notices a stop."""
+    others = set(folder.iterdir()) - set(_ours(folder))
+    if others:
+        raise InputError(f"{min(others)} is not this program's, so {folder} cannot be overwritten; use another folder")
+    remove_files(*sorted(_ours(folder), key=lambda path: path.name == RUN))
 
-    What says which run it was goes last, so that a stop in between is noticed by the next one.
-    """
-    others = [path for path in folder.iterdir() if not _OURS.fullmatch(path.name)]
-    if everything and others:
-        raise InputError(f"{others[0]} is not this program's, so {folder} cannot be overwritten; use another folder")
+
+def _ours(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if _OURS.fullmatch(path.name)]
+
+
+def _abandoned(path: Path) -> bool:
     try:
-        for path in folder.glob("*part-*" if everything else ".part-*"):
-            if everything or time.time() - path.stat().st_mtime > _ABANDONED:
-                path.unlink(missing_ok=True)
-        if everything:
-            (folder / RUN).unlink(missing_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot clear {folder}: {error.strerror}") from error
+        return time.time() - path.stat().st_mtime > _ABANDONED
+    except FileNotFoundError:  # whoever wrote it has put it in place
+        return False
 
 
 def _read(path: Path) -> dict[str, Any] | None:

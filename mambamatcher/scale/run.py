@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mambamatcher.apps.propagate import (
+    FORMATS,
     RESULTS,
     Reference,
     Summary,
@@ -22,7 +23,7 @@ from mambamatcher.errors import InputError
 from mambamatcher.evaluation.predict import require_different_names
 from mambamatcher.evaluation.predictions import Header
 from mambamatcher.evaluation.predictors import MatcherPredictor, weights_hash
-from mambamatcher.files import write_atomically
+from mambamatcher.files import remove_files, write_atomically
 from mambamatcher.matcher import Matcher
 from mambamatcher.scale.engine import Engine, run_missing
 from mambamatcher.scale.parts import FOLDER, RUN, Part, plan, read_lines, write_lines
@@ -47,7 +48,9 @@ def propagate(
     header = describe_run(matcher, references, source.origin)
     if not (out / FOLDER / RUN).exists():
         refuse_formats(out, overwrite)
-    _refuse_others(out / RESULTS, header, overwrite)
+    _refuse_others(out / RESULTS, header, len(source.items), overwrite)
+    if overwrite:
+        remove_files(out / RESULTS, *(out / name for name in FORMATS))
     work = Propagation(matcher.model, matcher.calibration, references)
     names = [item.name for item in source.items]
     parts = plan(out, work.suffix, header, source.items, names, overwrite)
@@ -64,7 +67,9 @@ def predict_with(engine: Engine) -> Callable[..., None]:
     def predict(
         predictor: MatcherPredictor, pairs: Sequence[Pair], path: Path, header: Header, *, overwrite: bool = False
     ) -> None:
-        _refuse_others(path, asdict(header), overwrite)
+        _refuse_others(path, asdict(header), len(pairs), overwrite)
+        if overwrite:
+            remove_files(path)
         matcher = predictor.matcher
         work = Prediction(matcher.model, matcher.calibration, predictor.name, predictor.flip_test)
         require_different_names(pairs, header)
@@ -92,15 +97,16 @@ def extract_features(engine: Engine, matcher: Matcher, source: Source, out: Path
 def _unreadable(part: Part, parquet: Any) -> int:
     """Count the pictures of a part that have no features."""
     try:
-        errors = parquet.read_table(part.path, columns=["error"])["error"]
+        with part.path.open("rb") as file:
+            errors = parquet.read_table(file, columns=["error"])["error"]
     except (OSError, ValueError):
         errors = []
     part.check(len(errors))
     return len(errors) - errors.null_count
 
 
-def _refuse_others(results: Path, header: Mapping[str, Any], overwrite: bool) -> None:
-    """Stop where results are that were not made in parts, or by another run."""
+def _refuse_others(results: Path, header: Mapping[str, Any], inputs: int, overwrite: bool) -> None:
+    """Stop where results are that were not made in parts, by another run, or of more inputs than these."""
     if not results.exists() or overwrite:
         return
     if not (results.parent / FOLDER / RUN).exists():
@@ -110,6 +116,8 @@ def _refuse_others(results: Path, header: Mapping[str, Any], overwrite: bool) ->
     with results.open(encoding="utf-8", errors="replace") as file:
         if file.readline() != json.dumps(header) + "\n":
             raise InputError(f"{results} was written by another run; use another folder or overwrite it")
+        if (held := sum(1 for _ in file)) > inputs:
+            raise InputError(f"{results} holds {held} results, more than the {inputs} asked for; use another folder")
 
 
 def _gather(path: Path, header: dict[str, Any], parts: Sequence[Part]) -> None:

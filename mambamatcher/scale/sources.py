@@ -133,7 +133,7 @@ def _open(path: Path) -> Any:
 def _reading(path: Path) -> Iterator[None]:
     try:
         yield
-    except (OSError, ValueError) as error:  # pyarrow's are of these kinds
+    except (OSError, ValueError, LookupError) as error:  # pyarrow's are of these kinds
         raise InputError(f"cannot read {path} as Parquet: {str(error).splitlines()[0]}") from error
 
 

@@ -84,7 +84,10 @@ class Description(Matching):
             }
         )
         # features hardly repeat, so looking for a dictionary of them would only take time
-        with parquet.ParquetWriter(path, schema, compression="zstd", use_dictionary=False) as writer:
+        with (
+            path.open("wb") as file,  # pyarrow takes no names but UTF-8
+            parquet.ParquetWriter(file, schema, compression="zstd", use_dictionary=False) as writer,
+        ):
             for row in self._rows(items):  # a row group each, so that a picture can be read without its neighbours
                 writer.write_table(pyarrow.Table.from_pylist([row], schema))
 

@@ -1,5 +1,6 @@
 """A training run: a folder that can always be continued, and at its end a model that can be loaded."""
 
+import errno
 import json
 import logging
 import warnings
@@ -17,7 +18,7 @@ from lightning.pytorch.utilities import rank_zero_only
 from mambamatcher.checkpoint import save_pretrained
 from mambamatcher.config import to_dict
 from mambamatcher.errors import ConfigError, InputError
-from mambamatcher.files import write_atomically
+from mambamatcher.files import make_folder, write_atomically
 from mambamatcher.metrics import PCK
 from mambamatcher.model import MambaMatcher
 from mambamatcher.training.cache import FeatureCache
@@ -84,7 +85,15 @@ def train(recipe: Recipe, pairs: TrainingPairs, folder: Path, hardware: Hardware
         use_distributed_sampler=False,
         profiler=SimpleProfiler(folder, "profile") if hardware.profile else None,
     )
-    trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
+    try:
+        trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise TrainingError(
+            f"cannot write to {folder}: {error.strerror}; what was saved before is whole, so make room and run "
+            "the same command with --resume"
+        ) from error
     if trainer.is_global_zero:
         export_best(folder, model)
     return folder / "model"
@@ -112,7 +121,7 @@ def _prepare(folder: Path, recipe: Recipe, resume: bool) -> Path | None:
     if not resume:
         if written.exists():
             raise InputError(f"{folder} holds a run already; continue it with --resume or choose another folder")
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         text = json.dumps(to_dict(recipe), indent=2) + "\n"
         write_atomically(written, lambda path: _write(path, text))
         return None

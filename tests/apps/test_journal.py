@@ -48,3 +48,21 @@ def test_another_run_and_foreign_files_are_refused_and_kept_until_overwriting_is
         with pytest.raises(InputError, match="not written by this program"):
             Journal(path, HEADER, "image")
         assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("content", [b'{"my": "notes"', b"[1, 2]\n", b'{"model": "m"}\n[1]\n'])
+def test_a_file_that_only_looks_like_a_journal_is_refused_and_kept(tmp_path, content):
+    path = tmp_path / "j"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"not written by this program|by another run"):
+        Journal(path, HEADER, "image")
+    assert path.read_bytes() == content
+
+
+def test_two_runs_do_not_write_one_file_at_once(tmp_path):
+    with Journal(tmp_path / "j", HEADER, "image") as first:
+        for item in ITEMS:
+            with pytest.raises(InputError, match="another process is writing"):
+                Journal(tmp_path / "j", HEADER, "image")
+            first.add(item)
+    assert write(tmp_path / "j", []) == ITEMS

@@ -160,3 +160,25 @@ def test_pairs_that_cannot_be_told_apart_are_refused(pairs, request_):
     header = replace(HEADER, dataset="mine", split="own")
     with pytest.raises(InputError, match="mine own have the same name"):
         predict(Offset(), [pairs[0], pairs[0]], request_.output / PREDICTIONS, header)
+
+
+@pytest.mark.parametrize("name", ["report.json", "report.md", "worst.html", PREDICTIONS])
+def test_files_of_the_users_own_are_kept_until_overwriting_is_asked_for(request_, name):
+    request_.output.mkdir()
+    own = request_.output / name
+    own.write_text('{"my": "notes"')
+    with pytest.raises(InputError, match=name):
+        evaluate(Offset(), request_)
+    assert own.read_text() == '{"my": "notes"'
+    assert evaluate(Offset(), replace(request_, overwrite=True))["pairs"] == 5
+
+
+def test_an_output_that_is_a_file_and_lines_that_are_no_predictions_are_one_sentence(request_):
+    request_.output.write_text("mine")
+    with pytest.raises(InputError, match="as a folder"):
+        evaluate(Offset(), request_)
+    request_.output.unlink()
+    request_.output.mkdir()
+    (request_.output / PREDICTIONS).write_text("[1]\n")
+    with pytest.raises(InputError, match="entry 1 is not a prediction"):
+        evaluate(Offset(), request_)

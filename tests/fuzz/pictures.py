@@ -172,12 +172,13 @@ def animated(rng: Rng) -> tuple[bytes, Check]:
 
 
 def rotated(rng: Rng) -> tuple[bytes, Check]:
-    image = blobs(rng, random_size(rng))
+    file_format = pick(rng, ("PNG", "TIFF", "WEBP", "JPEG"))
+    modes = {"TIFF": ("RGB", "L", "CMYK", "RGBA"), "PNG": ("RGB", "L", "RGBA"), "JPEG": ("RGB", "L")}
+    image = blobs(rng, random_size(rng)).convert(pick(rng, modes.get(file_format, ("RGB",))))
     orientation = int(rng.integers(1, 9))
     stored = image.transpose(STORED[orientation]) if orientation in STORED else image
     exif = Image.Exif()
     exif[ORIENTATION] = orientation
-    file_format = pick(rng, ("PNG", "TIFF", "WEBP", "JPEG"))
     options = {"WEBP": {"lossless": True}, "JPEG": {"quality": 95, "subsampling": 0}}.get(file_format, {})
     return encode(stored, file_format, exif=exif, **options), close_to(image, 8 if file_format == "JPEG" else 0)
 

@@ -1,7 +1,9 @@
 import json
+import os
 import re
 import shutil
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,11 +11,14 @@ import pytest
 from mambamatcher.apps.propagate import list_targets
 from mambamatcher.apps.propagate import propagate as propagate_folder
 from mambamatcher.errors import BackendError, InputError
+from mambamatcher.evaluation.predictors import MatcherPredictor
+from mambamatcher.evaluation.run import Request, evaluate
 from mambamatcher.images import load_image
 from mambamatcher.scale.engine import LocalEngine, RayEngine, make_engine, run_missing
 from mambamatcher.scale.parts import plan, read_lines, write_lines
-from mambamatcher.scale.run import extract_features, propagate
+from mambamatcher.scale.run import extract_features, predict_with, propagate
 from mambamatcher.scale.sources import pictures, read_source
+from tests.data import releases
 
 
 class Copying:
@@ -114,12 +119,22 @@ def test_pictures_in_parquet_are_read_by_row_group_in_any_order(work, tmp_path):
         assert load_image(data).tobytes() == load_image(work / "targets" / name).tobytes()
 
 
+def _table(columns):
+    import pyarrow.parquet
+
+    content = pyarrow.BufferOutputStream()
+    names, values = zip(*columns, strict=True)
+    pyarrow.parquet.write_table(pyarrow.table(list(map(pyarrow.array, values)), names=names), content)
+    return content.getvalue().to_pybytes()
+
+
 def test_sources_that_cannot_be_used_are_refused(tmp_path):
     pytest.importorskip("pyarrow", reason="the scale extra is not installed")
     for name, content, says in (
         ("twice.txt", b"a.jpg\nb.jpg\na.jpg\n", "a.jpg twice"),
         ("empty.txt", b"\n", "lists no pictures"),
         ("bad.parquet", b"not parquet", "as Parquet"),
+        ("gone.parquet", _table([("path", ["a"]), ("path", ["b"])]), "as Parquet"),
         ("picture.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "not a text file with one path a line"),
     ):
         (tmp_path / name).write_bytes(content)
@@ -135,6 +150,8 @@ def test_an_engine_that_is_not_there_is_named_with_its_extra(monkeypatch):
         make_engine("ray", None, None)
     with pytest.raises(InputError, match="--engine ray"):
         make_engine("local", None, 2)
+    with pytest.raises(InputError, match="HOST:PORT"):
+        make_engine("ray", "ray://head:10001", None)
 
 
 def test_results_of_the_local_engine_are_not_mixed_with_parts(matcher, references, work, tmp_path):
@@ -243,3 +260,59 @@ def test_files_of_the_users_own_stay_where_a_run_in_parts_would_write(matcher, r
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match=r"cannot use .*file.* as a folder"):
         propagate(LocalEngine(), matcher, references, source, tmp_path / "file", overwrite=False)
+
+
+def test_a_file_that_is_not_ours_is_kept_by_a_run_that_is_refused_and_by_one_that_is_not(tmp_path):
+    (tmp_path / "parts").mkdir()
+    download, left = tmp_path / "parts" / ".part-download", tmp_path / "parts" / ".part-000001-abc.jsonl"
+    for path in (download, left):
+        path.touch()
+        os.utime(path, (0, 0))
+    (tmp_path / "parts" / "part-000000.jsonl").touch()
+    with pytest.raises(InputError, match=r"but not the _run\.json"):
+        planned(tmp_path, 3)
+    assert download.exists()
+    assert left.exists()
+    (tmp_path / "parts" / "part-000000.jsonl").unlink()
+    planned(tmp_path, 3)
+    assert download.exists()
+    assert not left.exists()
+
+
+class Stopped(LocalEngine):
+    """Does one part and then is killed."""
+
+    def run(self, work, parts):
+        yield from super().run(work, parts[:1])
+        raise KeyboardInterrupt
+
+
+def test_a_run_that_overwrites_goes_on_after_a_stop(matcher, references, work, tmp_path):
+    source = read_source(work / "targets")
+    propagate(LocalEngine(), matcher, references[:1], source, tmp_path, overwrite=False)
+    with pytest.raises(KeyboardInterrupt):
+        propagate(Stopped(), matcher, references[:1] * 2, source, tmp_path, overwrite=True)
+    first = tmp_path / "parts" / "part-000000.jsonl"
+    done = first.stat()
+    propagate(LocalEngine(), matcher, references[:1] * 2, source, tmp_path, overwrite=False)
+    assert first.stat().st_mtime_ns == done.st_mtime_ns
+    assert len((tmp_path / "points.jsonl").read_text().splitlines()) == 1 + len(source.items)
+
+
+def test_predictions_that_the_local_engine_added_are_not_lost(matcher, tmp_path):
+    releases.write_spair(tmp_path, [releases.spair_annotation(f"{n:06d}-one-two:cat") for n in range(4)])
+    request = Request(dataset="spair", split="test", root=tmp_path, output=tmp_path / "out")
+    predictor = MatcherPredictor("small", matcher)
+    in_parts = predict_with(LocalEngine())
+    evaluate(predictor, replace(request, limit=2), predict=in_parts)
+    evaluate(predictor, request)
+    with pytest.raises(InputError, match="holds 4 results, more than the 2 asked for"):
+        evaluate(predictor, replace(request, limit=2), predict=in_parts)
+
+
+def test_features_go_into_a_folder_whose_name_is_not_text(matcher, work, tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet", reason="the scale extra is not installed")
+    out = tmp_path / os.fsdecode(b"out\xff")
+    extract_features(LocalEngine(), matcher, read_source(work / "targets"), out, overwrite=False)
+    with (out / "parts" / "part-000000.parquet").open("rb") as file:
+        assert parquet.read_table(file).num_rows == 1

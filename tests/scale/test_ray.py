@@ -13,7 +13,7 @@ pq = pytest.importorskip("pyarrow.parquet", reason="the scale extra is not insta
 from mambamatcher.apps.propagate import RESULTS  # noqa: E402
 from mambamatcher.apps.propagate import propagate as propagate_folder  # noqa: E402
 from mambamatcher.cli import app  # noqa: E402
-from mambamatcher.errors import InputError  # noqa: E402
+from mambamatcher.errors import BackendError, InputError  # noqa: E402
 from mambamatcher.evaluation.predictors import MatcherPredictor  # noqa: E402
 from mambamatcher.evaluation.run import Request, evaluate  # noqa: E402
 from mambamatcher.scale.engine import LocalEngine, RayEngine, run_missing  # noqa: E402
@@ -129,3 +129,33 @@ def test_a_part_that_kills_every_worker_ends_the_run_and_is_named(tmp_path):
     with pytest.raises(InputError, match=r"part-000001\.jsonl killed its worker 3 times"):
         run_missing(RayEngine(workers=1), Deadly(), parts, "items")
     assert parts[0].path.exists()
+
+
+class Raising(Deadly):
+    """Work with a fault of its own."""
+
+    def write(self, items, path: Path) -> None:
+        raise RuntimeError("no such\nlevel")
+
+
+def test_a_fault_in_a_worker_is_one_sentence_that_names_it(tmp_path):
+    parts = plan(tmp_path, ".jsonl", {}, [{"image": "0"}], ["0"], overwrite=False)
+    with pytest.raises(InputError, match=r"^part-000000\.jsonl: RuntimeError: no such level$"):
+        run_missing(RayEngine(workers=1), Raising(), parts, "items")
+
+
+def test_where_no_worker_can_be_made_ray_gives_up_in_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.setattr("mambamatcher.scale.engine.PATIENCE", 8)
+    parts = plan(tmp_path, ".jsonl", {}, [{"image": "0"}], ["0"], overwrite=False)
+    with pytest.raises(BackendError, match=r"^Ray gave up: [^\n]+$"):
+        run_missing(RayEngine(workers=1), Stillborn(), parts, "items")
+
+
+class Stillborn(Deadly):
+    """Work that kills each process it is sent to."""
+
+    def __getstate__(self):
+        return {"sent": True}
+
+    def __setstate__(self, state):
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -101,6 +101,18 @@ def test_a_full_disk_while_saving_is_a_clear_error_and_the_last_state_stays(pair
     assert not list((tmp_path / "run").glob("*.part"))
 
 
+def test_a_full_disk_while_drawing_is_as_clear_and_an_output_that_is_a_file_too(pairs, tmp_path, monkeypatch):
+    def add_image(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("torch.utils.tensorboard.SummaryWriter.add_image", add_image)
+    with pytest.raises(TrainingError, match=r"No space left on device.*--resume"):
+        train(recipe(), pairs, tmp_path / "run", CPU)
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="as a folder"):
+        train(recipe(), pairs, tmp_path / "file", CPU)
+
+
 def test_a_model_with_nothing_to_train_is_refused(pairs, tmp_path):
     with pytest.raises(TrainingError, match="nothing to train"):
         train(recipe("model.features=none", "model.correlation=mean"), pairs, tmp_path / "run", CPU)
