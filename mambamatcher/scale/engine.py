@@ -19,9 +19,8 @@ from mambamatcher.evaluation.progress import track
 from mambamatcher.scale.parts import Part, Work
 
 DEATHS = 3  # of workers at the same part, after which it is not tried again
-PATIENCE = (
-    86_400  # seconds without any part done, after which Ray gives up; half an hour, its own, may be less than one
-)
+# seconds without any part done, after which Ray gives up; its own half an hour may be less than a part takes
+PATIENCE = 86_400
 
 
 @runtime_checkable
