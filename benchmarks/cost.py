@@ -159,7 +159,7 @@ def measure() -> dict:
             found["read_bytes"][photo] = sum(path.stat().st_size for path in paths) / TARGETS
         small = next(iter(PHOTOS))
         items, table_path = read_source(Path(folder) / small).items, Path(folder) / "features.parquet"
-        work, lines = Description(matcher.model, matcher.calibration), list[dict]()
+        work, lines = Description(matcher.model, matcher.calibration, None), list[dict]()
         matcher.match(references[0].picture, target, references[0].points.points)  # what only the first ones cost
         work.write(items[:1], table_path)
         propagated = share(lambda: lines.extend(carry_each(matcher, references, pictures(items))))

@@ -21,6 +21,7 @@ from mambamatcher.checkpoint import EMBEDDED, find_pretrained, load_pretrained
 from mambamatcher.collection import collection_paused
 from mambamatcher.confidence import Calibration, dense_agreement, load_calibration
 from mambamatcher.config import override, to_dict
+from mambamatcher.errors import InputError
 from mambamatcher.features.conv import ConvAggregator
 from mambamatcher.foreground import find_foreground, spread_points
 from mambamatcher.geometry import unit_to_pixels
@@ -59,13 +60,15 @@ class Options(TypedDict, total=False):
     """What a `Matcher` keeps: `cache_bytes` in memory, features on disk in `cache_folder`.
 
     `low_memory` makes the transformed weights of the feature aggregation anew for each pass instead of keeping them.
-    `calibration` turns what the refined map says of a match into its confidence.
+    `calibration` turns what the refined map says of a match into its confidence. `device` is where the model computes,
+    as PyTorch names it; left out, or None, the model stays where it is.
     """
 
     cache_bytes: int
     cache_folder: str | PathLike[str] | None
     low_memory: bool
     calibration: Calibration
+    device: str | None
 
 
 class Matcher:
@@ -77,7 +80,7 @@ class Matcher:
     def __init__(self, model: MambaMatcher, **options: Unpack[Options]) -> None:
         if unknown := options.keys() - Options.__annotations__.keys():
             raise TypeError(f"Matcher has no option {min(unknown)!r}; there are {', '.join(Options.__annotations__)}")
-        self.model = model.eval()
+        self.model = _moved(model, options.get("device")).eval()
         self.config = model.config
         self.calibration = options.get("calibration", Calibration())
         self._memory = MemoryCache(options.get("cache_bytes", CACHE_BYTES))
@@ -249,3 +252,15 @@ class Matcher:
             settings = json.dumps(to_dict(self.config))
             self._weights_digest = current, digest(settings, *self.model.state_dict().values())
         return f"{self._weights_digest[1]}-{picture.key}"
+
+
+def _moved(model: MambaMatcher, device: str | None) -> MambaMatcher:
+    """Move a model to where it is to compute; a device that cannot compute is refused."""
+    if device is None:
+        return model
+    try:
+        torch.zeros((), device=device).item()
+        return model.to(device)
+    except (RuntimeError, AssertionError) as error:  # PyTorch has no error of its own for it
+        told = str(error).splitlines()[0].partition(". ")[0]
+        raise InputError(f"cannot compute on the device {device!r}: {told}") from error

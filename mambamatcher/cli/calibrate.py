@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from mambamatcher.cli.engines import Device
+
 
 def calibrate(
     model: Annotated[str, typer.Argument(help="A preset's name or a saved model's folder.")],
@@ -16,6 +18,7 @@ def calibrate(
         "calibration"
     ),
     limit: Annotated[int, typer.Option(min=2, help="Use so many pairs, evenly taken from the split.")] = 500,
+    device: Device = None,
     skip_bad: Annotated[bool, typer.Option(help="Leave unreadable items out instead of stopping.")] = False,
     overwrite: Annotated[bool, typer.Option(help="Replace existing results.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of words.")] = False,
@@ -33,7 +36,7 @@ def calibrate(
     pairs = read_pairs(dataset, split, root, skip_bad=skip_bad).pairs
     step = max(1, len(pairs) // limit)
     chosen = [pairs[index] for index in range(0, len(pairs), step)][:limit]
-    report = run(load_matcher(model), chosen, DATASETS[dataset].reference, out, overwrite)
+    report = run(load_matcher(model, device), chosen, DATASETS[dataset].reference, out, overwrite)
     if as_json:
         typer.echo(json.dumps(report))
         return

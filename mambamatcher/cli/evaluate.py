@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mambamatcher.cli.engines import Address, Engine, EngineName, Workers
+from mambamatcher.cli.engines import Address, Device, Engine, EngineName, Workers, local_device
 
 
 def evaluate(
@@ -23,6 +23,7 @@ def evaluate(
     skip_bad: Annotated[
         bool, typer.Option(help="Leave out and list what cannot be read, instead of stopping.")
     ] = False,
+    device: Device = None,
     engine: Engine = EngineName.local,
     address: Address = None,
     workers: Workers = None,
@@ -44,7 +45,7 @@ def evaluate(
     from mambamatcher.scale.engine import make_engine
     from mambamatcher.scale.run import predict_with
 
-    chosen = make_engine(engine, address, workers)
+    chosen = make_engine(engine, address, workers, device)
 
     request = Request(
         dataset=dataset,
@@ -60,7 +61,11 @@ def evaluate(
         report = rescore(Path(model), request)
     else:
         on_engine = predict if engine is EngineName.local else predict_with(chosen)
-        report = run(MatcherPredictor(model, load_matcher(model), flip_test=flip_test), request, on_engine)
+        report = run(
+            MatcherPredictor(model, load_matcher(model, local_device(engine, device)), flip_test=flip_test),
+            request,
+            on_engine,
+        )
     if as_json:
         # the single errors are for `compare`, and in the file
         typer.echo(json.dumps({key: value for key, value in report.items() if key != "errors"}))

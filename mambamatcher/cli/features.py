@@ -7,13 +7,14 @@ from typing import Annotated
 
 import typer
 
-from mambamatcher.cli.engines import Address, Engine, EngineName, Workers
+from mambamatcher.cli.engines import Address, Device, Engine, EngineName, Workers, local_device
 
 
 def features(
     pictures: Annotated[Path, typer.Argument(help="A folder, a manifest with one path a line, or Parquet.")],
     out: Annotated[Path, typer.Option(help="The folder for the results.")],
     model: Annotated[str | None, typer.Option(help="A preset's name or a saved model's folder.")] = None,
+    device: Device = None,
     engine: Engine = EngineName.local,
     address: Address = None,
     workers: Workers = None,
@@ -32,9 +33,9 @@ def features(
     from mambamatcher.scale.sources import read_source, require_parquet
 
     require_parquet()  # before a model is loaded
-    chosen = make_engine(engine, address, workers)
+    chosen = make_engine(engine, address, workers, device)
     source = read_source(pictures)
-    done = extract_features(chosen, load_matcher(model), source, out, overwrite)
+    done = extract_features(chosen, load_matcher(model, local_device(engine, device)), source, out, overwrite)
     if as_json:
         typer.echo(json.dumps(asdict(done)))
         return

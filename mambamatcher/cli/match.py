@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mambamatcher.cli.engines import Device
 from mambamatcher.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ def match(
         Path | None, typer.Option(help="Points as JSON, CSV or COCO keypoints; hidden and absent ones are left out.")
     ] = None,
     model: Annotated[str | None, typer.Option(help="A preset's name or a saved model's folder.")] = None,
+    device: Device = None,
     top_k: Annotated[int, typer.Option(min=1, help="Give up to so many separate places for each point.")] = 1,
     flip_test: Annotated[bool, typer.Option(help="Match the mirrored source too and keep the better one.")] = False,
     out: Annotated[Path | None, typer.Option(help="Write the matches as a picture.")] = None,
@@ -49,7 +51,7 @@ def match(
         if result_file is not None:
             check(result_file)
             refuse_existing(result_file, overwrite)
-    matcher = load_matcher(model)
+    matcher = load_matcher(model, device)
     wanted = make_points(matcher.suggest_points(source)) if wanted is None else wanted
     result = matcher.match(source, target, wanted.points, top_k=top_k, flip_test=flip_test)
     if out is not None:
@@ -101,13 +103,13 @@ def found_points(result: "MatchResult", names: tuple[str, ...]) -> "PointSet":
     )
 
 
-def load_matcher(model: str | None) -> "Matcher":
+def load_matcher(model: str | None, device: str | None = None) -> "Matcher":
     """Take a folder if there is one of that name, else a preset."""
     from mambamatcher.matcher import Matcher
 
     if model is None or Path(model).is_dir():
-        return Matcher.from_pretrained(model)
-    return Matcher.from_preset(model)
+        return Matcher.from_pretrained(model, device=device)
+    return Matcher.from_preset(model, device=device)
 
 
 def parse_point(text: str) -> tuple[float, float]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mambamatcher.cli.engines import Address, Engine, EngineName, Workers
+from mambamatcher.cli.engines import Address, Device, Engine, EngineName, Workers, local_device
 
 
 def propagate(
@@ -19,6 +19,7 @@ def propagate(
     points_file: Annotated[Path, typer.Option(help="The sources' points as JSON, CSV or COCO keypoints.")],
     out: Annotated[Path, typer.Option(help="The folder for the results.")],
     model: Annotated[str | None, typer.Option(help="A preset's name or a saved model's folder.")] = None,
+    device: Device = None,
     engine: Engine = EngineName.local,
     address: Address = None,
     workers: Workers = None,
@@ -46,8 +47,8 @@ def propagate(
     for path in sources:  # before a model is loaded
         require_file(path)
         read_points(points_file, path)
-    chosen, source = make_engine(engine, address, workers), read_source(targets)
-    matcher = load_matcher(model)
+    chosen, source = make_engine(engine, address, workers, device), read_source(targets)
+    matcher = load_matcher(model, local_device(engine, device))
     references = read_references(matcher, sources, points_file)
     if engine is EngineName.local and not source.listed:
         summary = propagate_folder(matcher, references, targets, out, overwrite)

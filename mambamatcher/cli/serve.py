@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import typer
 
+from mambamatcher.cli.engines import Device
 from mambamatcher.cli.match import load_matcher
 from mambamatcher.errors import InputError
 
@@ -34,6 +35,7 @@ def serve(
     model: Annotated[
         list[str] | None, typer.Option(help="A preset's name or a saved model's folder; repeat to offer several.")
     ] = None,
+    device: Device = None,
     max_upload_mb: Annotated[int, typer.Option(min=1, help="The largest picture, as a file.")] = 20,
     max_megapixels: Annotated[int, typer.Option(min=1, help="The largest picture, in pixels.")] = 40,
     max_requests: Annotated[int, typer.Option(min=1, help="Requests at a time; more are told to come back.")] = 64,
@@ -61,7 +63,7 @@ def serve(
         keep_seconds=keep_minutes * 60,
     )
     listening = listen(host, port)
-    app = create_app(settings, model_loaders(model))
+    app = create_app(settings, model_loaders(model, device))
     typer.echo("loading the model")
     app.state.service.warm_up()  # before the first client; a model that cannot be loaded is said here
     shown = f"[{host}]" if ":" in host else host
@@ -98,14 +100,14 @@ def listen(host: str, port: int) -> socket.socket:
         ) from error
 
 
-def model_loaders(models: list[str] | None) -> "dict[str, Callable[[], Matcher]]":
+def model_loaders(models: list[str] | None, device: str | None = None) -> "dict[str, Callable[[], Matcher]]":
     """Name the models to offer: folders by their last part, so that no path is told to a client."""
     if not models:
-        return {"default": lambda: load_matcher(None), "nearest": lambda: load_matcher("nearest")}
+        return {"default": lambda: load_matcher(None, device), "nearest": lambda: load_matcher("nearest", device)}
     loaders: dict[str, Callable[[], Matcher]] = {}
     for model in models:
         name = Path(model).resolve().name if Path(model).is_dir() else model
         if name in loaders:
             raise InputError(f"two models are named {name}; rename one of the folders")
-        loaders[name] = lambda model=model: load_matcher(model)  # type: ignore[misc]
+        loaders[name] = lambda model=model: load_matcher(model, device)  # type: ignore[misc]
     return loaders

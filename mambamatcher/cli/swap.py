@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from mambamatcher.cli.engines import Device
+
 
 def swap(
     source: Annotated[Path, typer.Argument(help="The picture whose object gives its look.")],
@@ -19,6 +21,7 @@ def swap(
     matched_out: Annotated[Path | None, typer.Option(help="Also write a mask of where there is a match.")] = None,
     flip_test: Annotated[bool, typer.Option(help="Match the mirrored source too and keep the better one.")] = False,
     model: Annotated[str | None, typer.Option(help="A preset's name or a saved model's folder.")] = None,
+    device: Device = None,
     overwrite: Annotated[bool, typer.Option(help="Replace existing pictures.")] = False,
 ) -> None:
     """Put the texture of SOURCE's object onto TARGET's; where there is no match, TARGET stays as it is.
@@ -41,7 +44,7 @@ def swap(
         None if path is None else read_layer(path, "L", picture.size)
         for path, picture in zip((source_mask, target_mask), pictures, strict=True)
     ]
-    matcher = load_matcher(model)
+    matcher = load_matcher(model, device)
     masks = [
         object_mask(matcher.foreground(picture), picture.size) if mask is None else mask
         for mask, picture in zip(given, pictures, strict=True)

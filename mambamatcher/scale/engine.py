@@ -1,14 +1,15 @@
 """Who does the parts: this process, or the workers of a Ray cluster.
 
-On Ray each worker is an actor of one core and one thread that keeps the model; an actor that dies is started again and
-its part done again. Parts are small messages: pictures are read, and results written, by the worker itself.
+On Ray each worker is an actor of one core and one thread that keeps the model, on a GPU or a share of one where a device
+is asked for; an actor that dies is started again and its part done again. Parts are small messages: pictures are read,
+and results written, by the worker itself.
 """
 
 import logging
 import os
 import pickle
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -27,12 +28,17 @@ PATIENCE = 86_400
 class Engine(Protocol):
     """Does parts, in any order, and yields as each is done."""
 
+    @property
+    def device(self) -> str | None:
+        """Where the workers' models are to compute; None leaves them where they are."""
+        ...
+
     def run(self, work: Work, parts: Sequence[Part]) -> Iterator[None]:
         """Do every part once."""
         ...
 
 
-def make_engine(name: str, address: str | None, workers: int | None) -> Engine:
+def make_engine(name: str, address: str | None, workers: int | None, device: str | None = None) -> Engine:
     """Choose `local` or `ray`; where Ray is asked for it must be there."""
     if name == "ray":
         if address is not None and address.startswith("ray://"):
@@ -40,8 +46,10 @@ def make_engine(name: str, address: str | None, workers: int | None) -> Engine:
                 f"Ray Data does not run over Ray's client, so not at {address}; run this on the cluster with --address "
                 "auto, or give HOST:PORT"
             )
+        if device is not None and ":" in device:
+            raise InputError(f"Ray chooses the GPU of each worker; give --device {device.split(':')[0]}, not {device}")
         _require_ray()
-        return RayEngine(address, workers)
+        return RayEngine(address, workers, None if device == "cpu" else device)
     if address is not None or workers is not None:
         raise InputError("--address and --workers are for --engine ray; the local engine uses every core as it is")
     return LocalEngine()
@@ -57,7 +65,9 @@ def run_missing(engine: Engine, work: Work, parts: Sequence[Part], label: str) -
 
 @dataclass(frozen=True)
 class LocalEngine:
-    """This process, one part after the other."""
+    """This process, one part after the other, with the model where it is."""
+
+    device: str | None = None
 
     def run(self, work: Work, parts: Sequence[Part]) -> Iterator[None]:
         """Do every part once."""
@@ -68,17 +78,21 @@ class LocalEngine:
 
 @dataclass(frozen=True)
 class RayEngine:
-    """A Ray cluster: a new one on this machine, or the one at `address`; `workers` are all its cores if not given."""
+    """A Ray cluster: a new one on this machine, or the one at `address`.
+
+    `workers` are as many as it has cores if not given, and with a `device` as many as it has GPUs; more share them.
+    """
 
     address: str | None = None
     workers: int | None = None
+    device: str | None = None
 
     def run(self, work: Work, parts: Sequence[Part]) -> Iterator[None]:
         """Do every part once."""
         ray = _require_ray()
         logging.getLogger("ray.data").setLevel(logging.ERROR)  # it would tell of its plans
         with self._connected(ray):
-            workers = min(self.workers or int(ray.cluster_resources().get("CPU", 1)), len(parts))
+            workers, gpus = self._size(ray.cluster_resources(), len(parts))
             context = ray.data.DataContext.get_current()
             context.enable_progress_bars = False
             context.execution_no_progress_timeout_s = PATIENCE
@@ -86,7 +100,7 @@ class RayEngine:
             pool = ray.data.ActorPoolStrategy(size=workers, max_tasks_in_flight_per_actor=2)
             rows = [{"part": pickle.dumps(part)} for part in parts]
             done = ray.data.from_items(rows, override_num_blocks=len(rows)).map(
-                _Worker, fn_constructor_args=(ray.put(work), time.time()), compute=pool, num_cpus=1
+                _Worker, fn_constructor_args=(ray.put(work), time.time()), compute=pool, num_cpus=1, num_gpus=gpus
             )
             try:
                 for row in done.iter_rows():
@@ -95,6 +109,17 @@ class RayEngine:
                     yield
             except (ray.exceptions.RayError, ray.data.exceptions.ExecutionTimeoutError) as error:
                 raise BackendError(f"Ray gave up: {_cause(error)}") from error
+
+    def _size(self, resources: Mapping[str, float], parts: int) -> tuple[int, float]:
+        """Return how many workers there are and how much of a GPU each has."""
+        if self.device is None:
+            return min(self.workers or int(resources.get("CPU", 1)), parts), 0.0
+        gpus = int(resources.get("GPU", 0))
+        if not gpus:
+            raise BackendError("the Ray cluster has no GPU; without --device its workers compute on their cores")
+        workers = min(self.workers or gpus, parts)
+        sharing = -(-workers // gpus)  # the same number on each GPU: a worker cannot have the rests of two
+        return workers, int(1e4 / sharing) / 1e4  # Ray counts in ten-thousandths
 
     @contextmanager
     def _connected(self, ray: Any) -> Iterator[None]:

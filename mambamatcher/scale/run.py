@@ -51,7 +51,7 @@ def propagate(
     _refuse_others(out / RESULTS, header, len(source.items), overwrite)
     if overwrite:
         remove_files(out / RESULTS, *(out / name for name in FORMATS))
-    work = Propagation(matcher.model, matcher.calibration, references)
+    work = Propagation(matcher.model, matcher.calibration, engine.device, references)
     names = [item.name for item in source.items]
     parts = plan(out, work.suffix, header, source.items, names, overwrite)
     run_missing(engine, work, parts, "targets")
@@ -71,7 +71,7 @@ def predict_with(engine: Engine) -> Callable[..., None]:
         if overwrite:
             remove_files(path)
         matcher = predictor.matcher
-        work = Prediction(matcher.model, matcher.calibration, predictor.name, predictor.flip_test)
+        work = Prediction(matcher.model, matcher.calibration, engine.device, predictor.name, predictor.flip_test)
         require_different_names(pairs, header)
         parts = plan(path.parent, work.suffix, asdict(header), pairs, [pair.name for pair in pairs], overwrite)
         run_missing(engine, work, parts, "pairs")
@@ -87,7 +87,7 @@ def extract_features(engine: Engine, matcher: Matcher, source: Source, out: Path
         "model": {**to_dict(matcher.config), "weights": weights_hash(matcher.model)},
         "source": str(source.origin),
     }
-    work = Description(matcher.model, matcher.calibration)
+    work = Description(matcher.model, matcher.calibration, engine.device)
     names = [item.name for item in source.items]
     parts = plan(out, work.suffix, header, source.items, names, overwrite)
     run_missing(engine, work, parts, "pictures")

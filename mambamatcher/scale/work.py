@@ -25,15 +25,16 @@ from mambamatcher.scale.sources import Item, pictures, require_parquet
 
 @dataclass(frozen=True)
 class Matching:
-    """Work that needs a matcher, made once in each worker."""
+    """Work that needs a matcher, made once in each worker, where its model goes to `device` if there is one."""
 
     model: MambaMatcher
     calibration: Calibration
+    device: str | None
 
     @cached_property
     def matcher(self) -> Matcher:
         """The worker's own matcher."""
-        return Matcher(self.model, calibration=self.calibration)
+        return Matcher(self.model, calibration=self.calibration, device=self.device)
 
 
 @dataclass(frozen=True)

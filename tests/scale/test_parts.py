@@ -152,6 +152,29 @@ def test_an_engine_that_is_not_there_is_named_with_its_extra(monkeypatch):
         make_engine("local", None, 2)
     with pytest.raises(InputError, match="HOST:PORT"):
         make_engine("ray", "ray://head:10001", None)
+    with pytest.raises(InputError, match="give --device cuda, not cuda:1"):
+        make_engine("ray", None, None, "cuda:1")
+
+
+@pytest.mark.parametrize(
+    ("engine", "resources", "parts", "size"),
+    [
+        (RayEngine(), {"CPU": 6.0, "GPU": 2.0}, 100, (6, 0)),
+        (RayEngine(workers=3), {"CPU": 6.0}, 2, (2, 0)),
+        (RayEngine(device="cuda"), {"CPU": 6.0, "GPU": 2.0}, 100, (2, 1)),
+        (RayEngine(device="cuda"), {"CPU": 6.0, "GPU": 4.0}, 3, (3, 1)),
+        (RayEngine(workers=16, device="cuda"), {"CPU": 32.0, "GPU": 4.0}, 100, (16, 0.25)),
+        (RayEngine(workers=7, device="cuda"), {"CPU": 32.0, "GPU": 4.0}, 100, (7, 0.5)),
+        (RayEngine(workers=3, device="cuda"), {"CPU": 32.0, "GPU": 1.0}, 100, (3, 0.3333)),
+    ],
+)
+def test_workers_are_as_many_as_cores_or_gpus_or_as_asked_for(engine, resources, parts, size):
+    assert engine._size(resources, parts) == size
+
+
+def test_a_cluster_without_gpus_is_said_so():
+    with pytest.raises(BackendError, match="has no GPU"):
+        RayEngine(device="cuda")._size({"CPU": 8.0}, 10)
 
 
 def test_results_of_the_local_engine_are_not_mixed_with_parts(matcher, references, work, tmp_path):
@@ -171,7 +194,7 @@ def test_features_are_those_of_the_matcher_and_a_second_run_computes_none(matche
     for name, row in rows.items():
         expected = matcher.describe(work / "targets" / name)[0].numpy()
         np.testing.assert_allclose(np.reshape(row["features"], row["shape"]), expected, rtol=1e-5, atol=1e-6)
-    monkeypatch.setattr(LocalEngine, "run", None)
+    monkeypatch.setattr(LocalEngine, "run", lambda *_: pytest.fail("a part is done again"))
     assert extract_features(LocalEngine(), matcher, source, tmp_path, overwrite=False) == done
 
 

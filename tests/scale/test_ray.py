@@ -2,10 +2,12 @@
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from typer.testing import CliRunner
 
 ray = pytest.importorskip("ray", reason="the scale extra is not installed")
@@ -26,7 +28,12 @@ from tests.data import releases  # noqa: E402
 @pytest.fixture(autouse=True, scope="module")
 def _cluster():
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    own = {"num_cpus": 2, "object_store_memory": 100 << 20, "include_dashboard": False}
+    own = {
+        "num_cpus": 2,
+        "num_gpus": 1,
+        "object_store_memory": 100 << 20,
+        "include_dashboard": False,
+    }  # a pretended GPU
     ray.init(address="local", log_to_driver=False, **own)
     yield
     ray.shutdown()
@@ -76,6 +83,33 @@ def test_the_command_line_runs_on_ray(work, tmp_path):
     done = CliRunner().invoke(app, [*command, "--workers", "1"])
     assert done.exit_code == 0, done.output
     assert "8 pictures, 1 of them unreadable" in done.output
+
+
+class Telling:
+    """Work that writes which GPU Ray gave to its process, and which process it was."""
+
+    suffix = ".jsonl"
+
+    def write(self, items, path: Path) -> None:
+        time.sleep(0.5)  # so that one worker alone cannot take every part
+        gpu = os.environ.get("CUDA_VISIBLE_DEVICES")
+        write_lines(path, iter([{"gpu": gpu, "process": os.getpid()} for _ in items]))
+
+
+def test_with_a_device_workers_share_the_gpus_there_are(tmp_path):
+    items = [{"image": str(number)} for number in range(8)]
+    parts = plan(tmp_path, ".jsonl", {}, items, [item["image"] for item in items], overwrite=False)
+    run_missing(RayEngine(workers=2, device="cuda"), Telling(), parts, "items")
+    told = list(read_lines(parts))
+    assert {each["gpu"] for each in told} == {"0"}
+    assert len({each["process"] for each in told}) == 2
+
+
+def test_a_worker_that_cannot_compute_on_its_device_ends_the_run_in_one_sentence(matcher, references, work, tmp_path):
+    if torch.cuda.is_available():
+        pytest.skip("the pretended GPU is there")
+    with pytest.raises(InputError, match=r"^cannot compute on the device 'cuda': [^\n]+$"):
+        propagate(RayEngine(device="cuda"), matcher, references, read_source(work / "targets"), tmp_path, False)
 
 
 class Unlucky:
