@@ -1,8 +1,8 @@
 """Who does the parts: this process, or the workers of a Ray cluster.
 
-On Ray each worker is an actor of one core and one thread that keeps the model, on a GPU or a share of one where a device
-is asked for; an actor that dies is started again and its part done again. Parts are small messages: pictures are read,
-and results written, by the worker itself.
+On Ray each worker is an actor of one core and one thread that keeps the model, on a GPU or a share of one where a
+device is asked for; an actor that dies is started again and its part done again. Parts are small messages: pictures are
+read, and results written, by the worker itself.
 """
 
 import logging
