@@ -41,10 +41,12 @@ def run(engine: str, sample: Path, targets: Path, out: Path) -> float:
     from mambamatcher import Matcher
     from mambamatcher.apps.propagate import propagate as propagate_folder
     from mambamatcher.apps.propagate import read_references
+    from mambamatcher.ops.native.memory import keep_freed_memory
     from mambamatcher.scale.engine import RayEngine
     from mambamatcher.scale.run import propagate
     from mambamatcher.scale.sources import read_source
 
+    keep_freed_memory()  # as the commands and Ray's workers do
     matcher = Matcher.from_pretrained()
     references = read_references(matcher, [sample / "source.png"], sample / "points.json")
     begun = perf_counter()

@@ -1,9 +1,12 @@
 """The options that say where work is done."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from mambamatcher.matcher import Matcher
 
 
 class EngineName(StrEnum):
@@ -21,10 +24,17 @@ Address = Annotated[
     str | None, typer.Option(help="The Ray cluster, as Ray takes it (auto, HOST:PORT); else this machine.")
 ]
 Workers = Annotated[
-    int | None, typer.Option(min=1, help="Ray workers, each of one core and one thread; all cores if not given.")
+    int | None,
+    typer.Option(
+        min=1, help="Ray workers, each of one core and one thread; else one for each core, or GPU with --device."
+    ),
 ]
 
 
-def local_device(engine: EngineName, device: str | None) -> str | None:
-    """Return where the model of this process computes: on a cluster it is the workers' that goes to their devices."""
-    return device if engine is EngineName.local else None
+def load_for_run(model: str | None, engine: EngineName, device: str | None) -> "Matcher":
+    """Load the model of a long run; on a cluster it is the workers' copies that go to a device."""
+    from mambamatcher.cli.match import load_matcher
+    from mambamatcher.ops.native.memory import keep_freed_memory
+
+    keep_freed_memory()
+    return load_matcher(model, device if engine is EngineName.local else None)

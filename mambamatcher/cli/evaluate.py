@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mambamatcher.cli.engines import Address, Device, Engine, EngineName, Workers, local_device
+from mambamatcher.cli.engines import Address, Device, Engine, EngineName, Workers, load_for_run
 
 
 def evaluate(
@@ -36,7 +36,6 @@ def evaluate(
 
     Example: mambamatcher evaluate nearest --dataset spair --split val --root data --out results
     """
-    from mambamatcher.cli.match import load_matcher
     from mambamatcher.evaluation.predict import predict
     from mambamatcher.evaluation.predictors import MatcherPredictor
     from mambamatcher.evaluation.run import Request, rescore
@@ -62,7 +61,7 @@ def evaluate(
     else:
         on_engine = predict if engine is EngineName.local else predict_with(chosen)
         report = run(
-            MatcherPredictor(model, load_matcher(model, local_device(engine, device)), flip_test=flip_test),
+            MatcherPredictor(model, load_for_run(model, engine, device), flip_test=flip_test),
             request,
             on_engine,
         )

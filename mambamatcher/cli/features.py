@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mambamatcher.cli.engines import Address, Device, Engine, EngineName, Workers, local_device
+from mambamatcher.cli.engines import Address, Device, Engine, EngineName, Workers, load_for_run
 
 
 def features(
@@ -27,7 +27,6 @@ def features(
 
     Example: mambamatcher features photos/ --out features --engine ray --workers 8
     """
-    from mambamatcher.cli.match import load_matcher
     from mambamatcher.scale.engine import make_engine
     from mambamatcher.scale.run import extract_features
     from mambamatcher.scale.sources import read_source, require_parquet
@@ -35,7 +34,7 @@ def features(
     require_parquet()  # before a model is loaded
     chosen = make_engine(engine, address, workers, device)
     source = read_source(pictures)
-    done = extract_features(chosen, load_matcher(model, local_device(engine, device)), source, out, overwrite)
+    done = extract_features(chosen, load_for_run(model, engine, device), source, out, overwrite)
     if as_json:
         typer.echo(json.dumps(asdict(done)))
         return

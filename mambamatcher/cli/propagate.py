@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mambamatcher.cli.engines import Address, Device, Engine, EngineName, Workers, local_device
+from mambamatcher.cli.engines import Address, Device, Engine, EngineName, Workers, load_for_run
 
 
 def propagate(
@@ -36,7 +36,6 @@ def propagate(
     """
     from mambamatcher.apps.propagate import REVIEW, read_references
     from mambamatcher.apps.propagate import propagate as propagate_folder
-    from mambamatcher.cli.match import load_matcher
     from mambamatcher.images import require_file
     from mambamatcher.points import read_points
     from mambamatcher.scale.engine import make_engine
@@ -48,7 +47,7 @@ def propagate(
         require_file(path)
         read_points(points_file, path)
     chosen, source = make_engine(engine, address, workers, device), read_source(targets)
-    matcher = load_matcher(model, local_device(engine, device))
+    matcher = load_for_run(model, engine, device)
     references = read_references(matcher, sources, points_file)
     if engine is EngineName.local and not source.listed:
         summary = propagate_folder(matcher, references, targets, out, overwrite)

@@ -132,7 +132,8 @@ class RayEngine:
         cpus = self.workers and self.workers + 1
         own = {"num_cpus": cpus, "include_dashboard": False} if here else {}
         try:
-            ray.init(address=self.address or "local", logging_level=logging.ERROR, log_to_driver=False, **own)
+            with _quiet():
+                ray.init(address=self.address or "local", logging_level=logging.ERROR, log_to_driver=False, **own)
         except Exception as error:  # Ray raises just that where its processes do not start in time
             wanted = "start Ray on this machine" if here else f"use the Ray cluster at {self.address}"
             raise BackendError(f"cannot {wanted}: {(str(error).strip() or repr(error)).splitlines()[0]}") from error
@@ -149,7 +150,10 @@ class _Worker:
         with collection_paused():  # imports torch and the model
             self.work: Work = _require_ray().get(work)
             import torch
+
+            from mambamatcher.ops.native.memory import keep_freed_memory
         torch.set_num_threads(1)
+        keep_freed_memory()
         self.begun = begun
 
     def __call__(self, row: dict[str, Any]) -> dict[str, str]:
@@ -163,6 +167,19 @@ class _Worker:
         except Exception as error:  # Ray's own words for it would hide which it is
             return {"problem": f"{part.path.name}: {type(error).__name__}: {' '.join(str(error).split())}"}
         return {"problem": ""}
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Pass over what is written to the standard error past Python: Ray tells there of each setting it was given."""
+    kept = os.dup(2)
+    try:
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def _cause(error: BaseException) -> str:

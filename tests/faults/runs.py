@@ -1,14 +1,15 @@
 """Runs of `propagate` and `evaluate`, whole, in parts or on Ray, in processes that a test can kill.
 
-`python -m tests.faults.runs FOLDER` reads lines `VERB LIMIT OUT`. For each it begins, or continues, the run in a child
-process, kills the child when its results have grown to so many bytes (0: never), and prints how the child ended. The
-children are forked before any thread has started, so beginning one costs no imports.
+`python -m tests.faults.runs FOLDER` reads lines `VERB LIMIT FILES OUT`. For each it begins, or continues, the run in a
+child process, kills the child when these files have grown to so many bytes (0: never), and prints how the child ended.
+The children are forked before any thread has started, so beginning one costs no imports.
 """
 
 import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -23,6 +24,8 @@ from mambamatcher.scale.run import predict_with
 from mambamatcher.scale.run import propagate as propagate_parts
 from mambamatcher.scale.sources import read_source
 
+SEEDS = range(int(os.environ.get("FAULT_SEEDS", "1")))  # each kills at other points
+EVERYTHING = "**/*"
 PARTS = "parts/part-*.jsonl"
 RESULTS = {
     "propagate": "points.jsonl",
@@ -50,7 +53,15 @@ def run(verb: str, folder: Path, out: Path) -> None:
         propagate_parts(engine, matcher, references, read_source(folder / "targets"), out, overwrite=False)
 
 
-def run_and_kill(verb: str, folder: Path, out: Path, limit: int) -> str:
+def held_bytes(out: Path, files: str) -> int:
+    sizes = 0
+    for path in out.glob(files):
+        with suppress(FileNotFoundError):  # a temporary file that is now in place
+            sizes += path.stat().st_size if path.is_file() else 0
+    return sizes
+
+
+def run_and_kill(verb: str, folder: Path, out: Path, files: str, limit: int) -> str:
     child = os.fork()
     if child == 0:
         try:
@@ -65,7 +76,7 @@ def run_and_kill(verb: str, folder: Path, out: Path, limit: int) -> str:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
             return "killed" if os.WIFSIGNALED(status) else f"ended {os.waitstatus_to_exitcode(status)}"
-        if limit and sum(path.stat().st_size for path in out.glob(RESULTS[verb])) >= limit:
+        if limit and held_bytes(out, files) >= limit:
             os.kill(child, signal.SIGKILL)
             limit = 0
         time.sleep(0.0005)
@@ -73,5 +84,5 @@ def run_and_kill(verb: str, folder: Path, out: Path, limit: int) -> str:
 
 if __name__ == "__main__":
     for line in sys.stdin:
-        verb, limit, out = line.rstrip("\n").split(" ", 2)
-        print(run_and_kill(verb, Path(sys.argv[1]), Path(out), int(limit)), flush=True)
+        verb, limit, files, out = line.rstrip("\n").split(" ", 3)
+        print(run_and_kill(verb, Path(sys.argv[1]), Path(out), files, int(limit)), flush=True)

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from tests.faults.runs import RESULTS
+from tests.faults.runs import EVERYTHING, RESULTS, SEEDS, held_bytes
 
 OTHERS = ("points.csv", "points.coco.json", "review.html")
 KILLS = 6
@@ -19,12 +19,12 @@ KILLS_ON_RAY = 2  # which takes seconds to start
 
 @pytest.fixture(scope="module")
 def run(work):
-    """Return how a run ends that is killed at so many bytes."""
+    """Return how a run ends that is killed at so many bytes of some files."""
     command = [sys.executable, "-m", "tests.faults.runs", work]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
 
-        def run(verb, out, limit=0):
-            process.stdin.write(f"{verb} {limit} {out}\n")
+        def run(verb, out, limit=0, files=EVERYTHING):
+            process.stdin.write(f"{verb} {limit} {files} {out}\n")
             process.stdin.flush()
             return process.stdout.readline().strip()
 
@@ -38,19 +38,22 @@ def lines(out, verb):
     return [{**json.loads(line), "seconds": None} for path in paths for line in path.read_text().splitlines()]
 
 
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("verb", RESULTS)
-def test_a_run_killed_at_random_points_ends_as_an_unbroken_one(verb, run, tmp_path):
+def test_a_run_killed_at_random_points_ends_as_an_unbroken_one(verb, seed, run, tmp_path):
     kills = KILLS
     if verb.endswith("-ray"):
         pytest.importorskip("ray", reason="the scale extra is not installed")
         kills = KILLS_ON_RAY
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert run(verb, whole) == "ended 0"
-    chance = random.Random(f"{verb} 0")
-    size = sum(path.stat().st_size for path in whole.glob(RESULTS[verb]))
+    chance = random.Random(f"{verb} {seed}")
+    size, everything = held_bytes(whole, RESULTS[verb]), held_bytes(whole, EVERYTHING)
     limits = sorted(chance.randrange(1, size) for _ in range(kills))
-    ended = [run(verb, killed, limit) for limit in limits]
+    ended = [run(verb, killed, limit, RESULTS[verb]) for limit in limits]
     assert ended.count("killed") >= kills // 2  # a kill may come too late
+    # and when the results are there, and the files made of them are being written
+    ended += [run(verb, killed, chance.randrange(size, everything)) for _ in range(kills // 2)]
     assert set(ended) <= {"killed", "ended 0"}
     assert run(verb, killed) == "ended 0"
     assert lines(killed, verb) == lines(whole, verb)

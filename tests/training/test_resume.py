@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from tests.faults.runs import SEEDS
 from tests.training.conftest import command, finish
 
 RECIPE = (
@@ -26,27 +27,31 @@ def weights(run):
     return load_file(run / "model" / "model.safetensors"), torch.load(run / "last.ckpt", weights_only=True)
 
 
-def test_a_run_killed_at_arbitrary_points_ends_with_the_same_weights_bit_for_bit(photos, tmp_path):
+def written(path) -> int:
+    return path.stat().st_mtime_ns if path.exists() else 0
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_run_killed_at_arbitrary_points_ends_with_the_same_weights_bit_for_bit(photos, tmp_path, seed):
     finish(command(photos, tmp_path / "whole", *RECIPE))
-    killed, points = 0, random.Random(0)
+    killed, points = 0, random.Random(seed)
     run, resume = tmp_path / "killed", []
-    for _ in range(4):
-        after = points.uniform(0, 0.6)  # seconds after the next checkpoint has appeared
+    for kill in range(5):
+        # the first when the run has only begun, the others as soon as each has come a step further
+        sign, longest = (run / "recipe.json", 2.0) if kill == 0 else (run / "last.ckpt", 0.6)
         process = subprocess.Popen(
             command(photos, run, *resume, *RECIPE), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        seen = (run / "last.ckpt").stat().st_mtime_ns if (run / "last.ckpt").exists() else 0
-        while process.poll() is None and (
-            not (run / "last.ckpt").exists() or (run / "last.ckpt").stat().st_mtime_ns == seen
-        ):
+        seen = written(sign)
+        while process.poll() is None and written(sign) == seen:
             time.sleep(0.01)
-        time.sleep(after)
+        time.sleep(points.uniform(0, longest))
         if process.poll() is None:
             os.kill(process.pid, signal.SIGKILL)
             killed += 1
         process.wait()
         resume = ["--resume"]
-    assert killed >= 3  # a quick machine may be done before the last one
+    assert killed >= 4  # a quick machine may be done before the last one
     finish(command(photos, run, "--resume", *RECIPE))
     (best, last), (best_killed, last_killed) = weights(tmp_path / "whole"), weights(run)
     assert best.keys() == best_killed.keys()
