@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 
 _SUFFIX, _DIGEST = ".safetensors", "digest"
 
+Key = tuple[Hashable, ...]
+
 
 def digest(*parts: Tensor | str) -> str:
     """Return a name for exactly these values."""
@@ -49,18 +51,18 @@ class MemoryCache:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._entries: OrderedDict[Hashable, Tensor] = OrderedDict()
+        self._entries: OrderedDict[Key, Tensor] = OrderedDict()
         self._size = 0
         self._lock = Lock()
 
-    def get(self, key: Hashable) -> Tensor | None:
+    def get(self, key: Key) -> Tensor | None:
         """Return the tensor of this key, if it is still there."""
         with self._lock:
             if key in self._entries:
                 self._entries.move_to_end(key)
             return self._entries.get(key)
 
-    def put(self, key: Hashable, tensor: Tensor) -> None:
+    def put(self, key: Key, tensor: Tensor) -> None:
         """Keep a tensor; one larger than the whole cache is not kept."""
         if tensor.nbytes > self.limit:
             return
@@ -71,13 +73,19 @@ class MemoryCache:
             while self._size > self.limit:
                 self._drop(next(iter(self._entries)))
 
+    def forget(self, part: Hashable) -> None:
+        """Drop every tensor whose key has this part."""
+        with self._lock:
+            for key in [key for key in self._entries if part in key]:
+                self._drop(key)
+
     def clear(self) -> None:
         """Forget everything."""
         with self._lock:
             self._entries.clear()
             self._size = 0
 
-    def _drop(self, key: Hashable) -> None:
+    def _drop(self, key: Key) -> None:
         dropped = self._entries.pop(key, None)
         self._size -= 0 if dropped is None else dropped.nbytes
 

@@ -179,6 +179,10 @@ class Matcher:
         units = torch.from_numpy(spread_points(self.foreground(picture), count))
         return unit_to_pixels(units, picture.image.size).numpy()
 
+    def forget(self, picture: Picture) -> None:
+        """Drop from memory what was computed of a picture that will not be asked for again."""
+        self._memory.forget(picture.key)
+
     def clear_cache(self) -> None:
         """Forget all features and comparisons kept in memory."""
         self._memory.clear()

@@ -19,19 +19,30 @@ def floats(count: int) -> torch.Tensor:
 
 def test_the_least_recently_used_tensors_go_when_the_bytes_run_out():
     cache = MemoryCache(limit=100)
-    cache.put("a", floats(10))
-    cache.put("b", floats(10))
-    assert cache.get("a") is not None  # now b is the older one
-    cache.put("c", floats(10))
-    assert cache.get("b") is None
-    assert cache.get("a") is not None
-    cache.put("too large", floats(26))
-    assert cache.get("too large") is None
-    cache.put("a", floats(15))  # replaces, and counts once
-    assert cache.get("c") is not None
-    assert cache.get("a").numel() == 15
+    cache.put(("a",), floats(10))
+    cache.put(("b",), floats(10))
+    assert cache.get(("a",)) is not None  # now b is the older one
+    cache.put(("c",), floats(10))
+    assert cache.get(("b",)) is None
+    assert cache.get(("a",)) is not None
+    cache.put(("too large",), floats(26))
+    assert cache.get(("too large",)) is None
+    cache.put(("a",), floats(15))  # replaces, and counts once
+    assert cache.get(("c",)) is not None
+    assert cache.get(("a",)).numel() == 15
     cache.clear()
-    assert cache.get("a") is cache.get("c") is None
+    assert cache.get(("a",)) is cache.get(("c",)) is None
+
+
+def test_what_a_part_of_the_key_names_is_forgotten_and_leaves_its_room():
+    cache = MemoryCache(limit=100)
+    cache.put(("m", "one"), floats(8))
+    cache.put(("m", "one", "two"), floats(8))
+    cache.put(("m", "two"), floats(8))
+    cache.forget("one")
+    assert cache.get(("m", "one")) is cache.get(("m", "one", "two")) is None
+    cache.put(("m", "three"), floats(17))
+    assert cache.get(("m", "two")) is not None
 
 
 def test_many_threads_never_exceed_the_limit():
@@ -39,15 +50,15 @@ def test_many_threads_never_exceed_the_limit():
 
     def work(start: int) -> None:
         for i in range(300):
-            cache.put((start + i) % 17, floats(i % 20 + 1))
-            cache.get(i % 17)
+            cache.put(((start + i) % 17,), floats(i % 20 + 1))
+            cache.get((i % 17,))
 
     threads = [threading.Thread(target=work, args=(start,)) for start in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    held = [cache.get(key) for key in range(17)]
+    held = [cache.get((key,)) for key in range(17)]
     assert 0 < sum(each.nbytes for each in held if each is not None) <= 400
 
 

@@ -24,7 +24,7 @@ from mambamatcher.matcher import Matcher
 from mambamatcher.training.cache import FeatureCache
 from mambamatcher.training.data import TrainingPairs
 from mambamatcher.training.recipe import Recipe
-from mambamatcher.training.run import Hardware, train
+from mambamatcher.training.run import RECIPE, Hardware, train
 
 ALPHAS = (0.05, 0.10, 0.15)
 VALIDATION_PAIRS = 20  # only to see in the log that a row learns; nothing is chosen by it
@@ -108,7 +108,7 @@ def _train_and_evaluate(row: TrainedRow, seed: int, pairs: TrainingPairs, folder
         write_beginning(recipe.model, folder / "beginning", seed, new_features=row.new_features)
     if recipe.cache_gigabytes:
         _share_features(folder / "features", ablation.runs / "features")
-    model = train(recipe, pairs, folder, Hardware(), resume=(folder / "recipe.json").exists())
+    model = train(recipe, pairs, folder, Hardware(), resume=(folder / RECIPE).exists())
     trained = time.process_time()
     matcher = _matcher(model, recipe, ablation.runs / "features")
     reports = {}

@@ -150,9 +150,11 @@ def propagate(
 def carry_each(
     matcher: Matcher, references: Sequence[Reference], targets: Iterable[tuple[str, ImageLike]]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the line of each named target, in order."""
+    """Yield the line of each named target, in order; what was computed of a target is then forgotten."""
     for name, picture in read_each(matcher, targets):
         yield {"image": name, **_outcome(matcher, references, picture)}
+        if not isinstance(picture, InputError):
+            matcher.forget(picture)
 
 
 def read_each(matcher: Matcher, images: Iterable[tuple[str, ImageLike]]) -> Iterator[tuple[str, Picture | InputError]]:

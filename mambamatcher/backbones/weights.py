@@ -37,19 +37,26 @@ StateDict = dict[str, Tensor]
 
 def read_state_dict(path: Path) -> StateDict:
     """Read a `.safetensors` file, or a `.pth`/`.pt`/`.bin` file of plain tensors."""
-    try:
+    with reading(path):
         if path.suffix == ".safetensors":
             return dict(load_file(path))
         state = torch.load(path, map_location="cpu", weights_only=True)
-    except _UNREADABLE as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise WeightsError(f"cannot read weights from {path}: {reason}") from error
     for wrapper in ("model", "teacher", "state_dict"):  # how published checkpoints are commonly wrapped
         if isinstance(state, dict) and isinstance(state.get(wrapper), dict):
             state = state[wrapper]
     if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
         raise WeightsError(f"{path} holds {type(state).__name__}, not a dictionary of tensors")
     return state
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn whatever a broken or malicious file raises into a `WeightsError` that names it."""
+    try:
+        yield
+    except _UNREADABLE as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise WeightsError(f"cannot read weights from {path}: {reason}") from error
 
 
 def rename(key: str, names: Iterable[tuple[str, str]]) -> str:

@@ -21,7 +21,7 @@ Device = Annotated[
 ]
 Engine = Annotated[EngineName, typer.Option(help="Where the work is done.")]
 Address = Annotated[
-    str | None, typer.Option(help="The Ray cluster, as Ray takes it (auto, HOST:PORT); else this machine.")
+    str | None, typer.Option(help="The Ray cluster, as Ray takes it (auto, HOST:PORT); else RAY_ADDRESS, else here.")
 ]
 Workers = Annotated[
     int | None,

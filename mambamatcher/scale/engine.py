@@ -39,8 +39,9 @@ class Engine(Protocol):
 
 
 def make_engine(name: str, address: str | None, workers: int | None, device: str | None = None) -> Engine:
-    """Choose `local` or `ray`; where Ray is asked for it must be there."""
+    """Choose `local` or `ray`, which must be there; without an address it is at RAY_ADDRESS, or on this machine."""
     if name == "ray":
+        address = address or os.environ.get("RAY_ADDRESS")
         if address is not None and address.startswith("ray://"):
             raise InputError(
                 f"Ray Data does not run over Ray's client, so not at {address}; run this on the cluster with --address "

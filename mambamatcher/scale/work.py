@@ -100,5 +100,6 @@ class Description(Matching):
                 yield {**row, "error": str(picture).encode("utf-8", "replace").decode("utf-8")}
                 continue
             features = self.matcher.describe(picture)[0].cpu().numpy().astype(np.float32)
+            self.matcher.forget(picture)
             width, height = picture.image.size
             yield {**row, "width": width, "height": height, "shape": features.shape, "features": features.ravel()}

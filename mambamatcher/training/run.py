@@ -15,6 +15,7 @@ from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from lightning.pytorch.profilers import SimpleProfiler
 from lightning.pytorch.utilities import rank_zero_only
 
+from mambamatcher.backbones.weights import reading
 from mambamatcher.checkpoint import save_pretrained
 from mambamatcher.config import to_dict
 from mambamatcher.errors import ConfigError, InputError
@@ -27,6 +28,8 @@ from mambamatcher.training.data import TrainingData, TrainingPairs
 from mambamatcher.training.module import TrainingError, TrainingModule
 from mambamatcher.training.recipe import Recipe
 from mambamatcher.training.start import begin
+
+RECIPE = "recipe.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,9 +118,9 @@ def _quieten() -> None:
 
 def _prepare(folder: Path, recipe: Recipe, resume: bool) -> Path | None:
     """Make the run's folder, or find its last checkpoint and see that it is of the same recipe."""
-    written, last = folder / "recipe.json", folder / LAST
+    written = folder / RECIPE
     if getattr(rank_zero_only, "rank", 0) != 0:  # the first process has looked, and may have begun to write
-        return last if resume and last.exists() else None
+        return folder / LAST if resume and (folder / LAST).exists() else None
     if not resume:
         if written.exists():
             raise InputError(f"{folder} holds a run already; continue it with --resume or choose another folder")
@@ -125,9 +128,15 @@ def _prepare(folder: Path, recipe: Recipe, resume: bool) -> Path | None:
         text = json.dumps(to_dict(recipe), indent=2) + "\n"
         write_atomically(written, lambda path: _write(path, text))
         return None
+    return find_run(folder, recipe)
+
+
+def find_run(folder: Path, recipe: Recipe) -> Path | None:
+    """Return the last checkpoint of a run, if it has any, and see that it can be continued by this recipe."""
+    written, last = folder / RECIPE, folder / LAST
     if not written.exists():
         raise InputError(f"there is no run to continue in {folder}; start it without --resume")
-    before, now = (flatten(values) for values in (json.loads(written.read_text()), to_dict(recipe)))
+    before, now = flatten(_read(written)), flatten(to_dict(recipe))
     changed = [key for key in sorted(before.keys() | now.keys()) if before.get(key) != now.get(key)]
     if changed:
         key = changed[0]
@@ -135,7 +144,23 @@ def _prepare(folder: Path, recipe: Recipe, resume: bool) -> Path | None:
             f"{folder} was begun with another recipe: {key} was {before.get(key)!r} and is now {now.get(key)!r}"
             + (f" ({len(changed)} keys differ)" if len(changed) > 1 else "")
         )
-    return last if last.exists() else None
+    if not last.exists():
+        return None
+    with reading(last):
+        saved = torch.load(last, map_location="cpu", weights_only=True, mmap=True)
+    if not isinstance(saved, dict) or not {"state_dict", "loops"} <= saved.keys():
+        raise InputError(f"{last} is not a checkpoint of training; remove it to begin again")
+    return last
+
+
+def _read(recipe: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(recipe.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{recipe} was not written by this program: {error}") from error
+    if not isinstance(values, dict):
+        raise InputError(f"{recipe} was not written by this program: it holds no recipe")
+    return values
 
 
 def _write(path: Path, text: str) -> None:

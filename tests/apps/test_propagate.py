@@ -8,6 +8,7 @@ import pytest
 from mambamatcher import Matcher
 from mambamatcher.apps import propagate as module
 from mambamatcher.apps.propagate import (
+    carry_each,
     carry_points,
     combine_answers,
     list_targets,
@@ -203,3 +204,12 @@ def test_the_references_are_described_once_however_many_targets_there_are(matche
     )
     propagate(own, references(own, work), work / "targets", work / "out")
     assert len(described) == 2 + 3
+
+
+def test_a_long_run_remembers_its_references_and_none_of_its_targets(matcher, work):
+    own = Matcher(matcher.model)
+    targets = [(str(seed), picture(seed=seed)) for seed in range(60, 65)]
+    held = [set(own._memory._entries) for _ in carry_each(own, references(own, work)[:1], targets)]
+    assert [len(each) for each in held] == [3] * 5  # the reference, this target, and both compared
+    assert set(own._memory._entries) == set.intersection(*held)
+    assert len(own._memory._entries) == 1

@@ -18,7 +18,7 @@ from time import process_time
 import numpy as np
 
 from mambamatcher.errors import MambaMatcherError
-from tests.fuzz import checkpoints, pictures, texts
+from tests.fuzz import checkpoints, pictures, runs, texts
 from tests.fuzz.damage import pick
 
 SECONDS = 30.0
@@ -31,6 +31,7 @@ MAKERS = (
     texts.configuration,
     texts.calibration,
     *2 * (checkpoints.run,),
+    *2 * (runs.run,),
 )
 
 

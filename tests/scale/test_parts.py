@@ -144,14 +144,20 @@ def test_sources_that_cannot_be_used_are_refused(tmp_path):
         read_source(tmp_path / "gone")
 
 
-def test_an_engine_that_is_not_there_is_named_with_its_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(BackendError, match=r"mambamatcher\[scale\]"):
-        make_engine("ray", None, None)
+def test_an_engine_is_made_as_asked_for_or_refused_in_one_sentence(monkeypatch):
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "ray", None)
+        with pytest.raises(BackendError, match=r"mambamatcher\[scale\]"):
+            make_engine("ray", None, None)
     with pytest.raises(InputError, match="--engine ray"):
         make_engine("local", None, 2)
     with pytest.raises(InputError, match="HOST:PORT"):
         make_engine("ray", "ray://head:10001", None)
+    pytest.importorskip("ray", reason="the scale extra is not installed")
+    monkeypatch.setenv("RAY_ADDRESS", "head:6379")  # as Ray's jobs have it
+    assert make_engine("ray", None, None) == RayEngine("head:6379")
+    assert make_engine("ray", "local", 2) == RayEngine("local", 2)
+    assert make_engine("local", None, None) == LocalEngine()
     with pytest.raises(InputError, match="give --device cuda, not cuda:1"):
         make_engine("ray", None, None, "cuda:1")
 
