@@ -12,6 +12,14 @@ from typing import Any
 from mambamatcher.errors import InputError
 
 
+def parse_json(text: str | bytes) -> Any:
+    """Read JSON; what is no JSON, or nested too deeply, is a `ValueError`."""
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
 def refuse_existing(path: Path, overwrite: bool) -> None:
     """Stop before any work is done if the result could not be written."""
     if path.exists() and not overwrite:

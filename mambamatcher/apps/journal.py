@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mambamatcher.errors import InputError
-from mambamatcher.files import append_line, open_lines
+from mambamatcher.files import append_line, open_lines, parse_json
 
 
 class Journal:
@@ -26,6 +26,9 @@ class Journal:
         if begun is not None and begun[0] is not None:
             if difference := _difference(begun[0], header):
                 raise InputError(f"{path} was begun by another run ({difference}); use another folder or overwrite it")
+            for number, line in enumerate(begun[1], start=2):
+                if not isinstance(line.get(key), str):
+                    raise InputError(f"{path}: line {number} names no {key}; it was not written by this program")
             self.done = {line[key]: line for line in begun[1]}
             self._file = open_lines(path, keep=begun[2])
         else:
@@ -51,7 +54,7 @@ def read_journal(path: Path, first: str) -> tuple[dict[str, Any] | None, list[di
     lines = []
     for number, line in enumerate(whole.splitlines(), start=1):
         try:
-            lines.append(json.loads(line))
+            lines.append(parse_json(line))
         except ValueError as error:
             raise InputError(
                 f"{path}: line {number} is not JSON ({error}); it was not written by this program"

@@ -3,11 +3,15 @@
 import csv
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import isfinite
 from pathlib import Path
+from typing import Any, TypeVar
 
 from mambamatcher.errors import InputError
 
 SHOWN = 5
+Kind = TypeVar("Kind")
+_WORDS: dict[type, str] = {str: "text", list: "a list", dict: "an object"}
 
 
 class Faults:
@@ -37,8 +41,8 @@ class Faults:
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Turn whatever malformed content raises into an `InputError` that names the file."""
+def naming(path: Path | str) -> Iterator[None]:
+    """Turn whatever malformed content raises into an `InputError` that names the file, or the place in it."""
     try:
         yield
     except InputError as error:
@@ -49,3 +53,24 @@ def naming(path: Path) -> Iterator[None]:
         raise InputError(f"{path}: the field {error} is missing") from error
     except (TypeError, ValueError, IndexError, AttributeError, OverflowError, csv.Error) as error:
         raise InputError(f"{path}: malformed content ({error})") from error
+
+
+def check_kind(value: Any, kind: type[Kind], name: str) -> Kind:
+    """Return a value that is of this kind, and refuse any other."""
+    if not isinstance(value, kind):
+        raise InputError(f"{name} must be {_WORDS[kind]}, got {value!r:.60}")
+    return value
+
+
+def check_number(value: Any) -> None:
+    """Refuse what is not a finite number."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+        raise InputError(f"expected a finite number, got {value!r:.60}")
+
+
+def check_numbers(values: Any, count: int, name: str) -> None:
+    """Refuse what is not a list of so many finite numbers."""
+    if len(check_kind(values, list, name)) != count:
+        raise InputError(f"{name} must hold {count} numbers, got {values!r:.60}")
+    for value in values:
+        check_number(value)

@@ -1,7 +1,6 @@
 """Reading the files of a release: every fault becomes an `InputError` with the file's name."""
 
 import csv
-import json
 import os
 import struct
 import zlib
@@ -12,6 +11,7 @@ import numpy as np
 
 from mambamatcher.data.faults import naming
 from mambamatcher.errors import InputError
+from mambamatcher.files import parse_json
 
 # what scipy raises on broken MATLAB files, beside its own error
 _MATLAB = (
@@ -72,8 +72,8 @@ def read_text(path: Path) -> str:
 def read_json(path: Path) -> Any:
     """Read a JSON file."""
     try:
-        return json.loads(read_text(path))
-    except (ValueError, RecursionError) as error:  # a number of too many digits is a plain ValueError
+        return parse_json(read_text(path))
+    except ValueError as error:
         raise InputError(f"{path} is not JSON: {error}") from error
 
 

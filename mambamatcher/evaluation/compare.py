@@ -61,6 +61,9 @@ def compare(first: Report, second: Report, *, resamples: int = RESAMPLES, seed: 
     if not names:
         raise InputError("the reports have no pair in common")
     errors = [[_array(report["errors"][name]["errors"]) for name in names] for report in (first, second)]
+    for name, mine, theirs in zip(names, *errors, strict=True):
+        if len(mine) != len(theirs):
+            raise InputError(f"the reports have {len(mine)} and {len(theirs)} points for the pair {name!r}")
     categories = [first["errors"][name]["category"] for name in names]
     alphas = np.array([alpha for alpha in first["alphas"] if alpha in second["alphas"]])
 

@@ -5,19 +5,19 @@ or repeated.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mambamatcher.data.faults import naming
+from mambamatcher.data.faults import check_kind, check_number, check_numbers, naming
 from mambamatcher.data.files import read_text
 from mambamatcher.data.records import AnnotatedImage, Pair
 from mambamatcher.data.sides import has_side, mirror_name
 from mambamatcher.errors import InputError
-from mambamatcher.files import append_line, make_folder, open_lines
+from mambamatcher.files import append_line, make_folder, open_lines, parse_json
 
 FORMAT = "mambamatcher-predictions"
 VERSION = 1
@@ -66,7 +66,7 @@ def record(pair: Pair, predicted: np.ndarray, confidence: np.ndarray | None, sec
         "source_points": _rounded(source),
         "target_points": _rounded(target),
         "predicted": [point if np.isfinite(point).all() else None for point in _rounded(predicted)],
-        "confidence": None if confidence is None else [round(float(value), 6) for value in confidence],
+        "confidence": None if confidence is None else [round(float(value), 6) for value in np.nan_to_num(confidence)],
         "mirrored_points": [_mirrored(name, pair.target) for name in pair.names],
         "variation": dict(pair.variation),
         "seconds": None if seconds is None else round(seconds, 6),
@@ -80,7 +80,7 @@ class PredictionFile:
         make_folder(path.parent)
         self.done: set[str] = set()
         if path.exists() and not overwrite and (found := _complete_lines(path, json.dumps(asdict(header)))):
-            self.done = {line["pair"] for line in _check(path, found, header)}
+            self.done = {line["pair"] for line in _checked(path, _check(path, found, header))}
             self._file = open_lines(path, keep=sum(len(line.encode()) for line in found))
         else:
             self._file = open_lines(path)
@@ -103,7 +103,7 @@ def read_predictions(path: Path) -> Predictions:
     lines = _complete_lines(path)
     if not lines:
         raise InputError(f"{path} holds no predictions")
-    return Predictions(_header(path, lines[0]), list(_records(path, lines[1:])))
+    return Predictions(_header(path, lines[0]), list(_checked(path, _records(path, lines[1:]))))
 
 
 def read_bare_predictions(path: Path) -> dict[str, dict[str, Any]] | None:
@@ -156,11 +156,39 @@ def _header(path: Path, line: str) -> Header:
 def _records(path: Path, lines: Sequence[str]) -> Iterator[dict[str, Any]]:
     for number, line in enumerate(lines, start=1):
         try:
-            record = json.loads(line)
+            record = parse_json(line)
         except ValueError as error:
             raise InputError(f"{path}: entry {number} is not JSON: {error}") from error
         if not isinstance(record, dict):
             raise InputError(f"{path}: entry {number} is not a prediction: {line.strip()[:60]}")
+        yield record
+
+
+def _checked(path: Path, records: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield records that are as `record` makes them, and refuse the first that is not."""
+    for number, record in enumerate(records, start=1):
+        with naming(f"{path}: prediction {number}"):
+            for key in ("pair", "category"):
+                check_kind(record[key], str, key)
+            names = [check_kind(name, str, "a name") for name in check_kind(record["names"], list, "names")]
+            for key in ("source_points", "target_points", "predicted", "mirrored_points"):
+                points = check_kind(record[key], list, key)
+                if len(points) != len(names):
+                    raise InputError(f"{key} has {len(points)} points for {len(names)} names")
+                for point in points:
+                    if point is not None or key.endswith("e_points"):
+                        check_numbers(point, 2, key)
+            for key in ("source", "target"):
+                check_kind(record[key]["path"], str, "path")
+                check_numbers(record[key]["size"], 2, "size")
+                if record[key]["bbox"] is not None:
+                    check_numbers(record[key]["bbox"], 4, "bbox")
+            if record["confidence"] is not None:
+                check_numbers(record["confidence"], len(names), "confidence")
+            if record["seconds"] is not None:
+                check_number(record["seconds"])
+            for grade in check_kind(record["variation"], dict, "variation").values():
+                check_number(grade)
         yield record
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from mambamatcher.data.faults import check_kind, check_number, naming
+from mambamatcher.data.files import read_json
 from mambamatcher.errors import InputError
 from mambamatcher.evaluation.markdown import markdown
 from mambamatcher.evaluation.predictions import Predictions
@@ -62,15 +64,29 @@ def write_report(report: Report, folder: Path) -> tuple[Path, Path]:
 
 def read_report(path: Path) -> Report:
     """Read a report written before."""
-    try:
-        report = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise InputError(f"{path} is not JSON: {error}") from error
+    report = read_json(path)
     if not isinstance(report, dict) or report.get("format") != FORMAT or report.get("version") != VERSION:
         raise InputError(f"{path} is not a report of `mambamatcher evaluate`")
+    with naming(path):
+        _check(report)
     return report
+
+
+def _check(report: Report) -> None:
+    """See that all is there that a comparison reads."""
+    for key in ("model", "dataset", "split", "fingerprint"):
+        check_kind(report[key], str, key)
+    check_kind(report["headline"], dict, "headline")
+    for alpha in check_kind(report["alphas"], list, "alphas"):
+        check_number(alpha)
+    for name, entry in check_kind(report["errors"], dict, "errors").items():
+        check_kind(entry["category"], str, "category")
+        errors = check_kind(entry["errors"], list, "errors")
+        if not errors:
+            raise InputError(f"the pair {name!r} has no errors")
+        for error in errors:
+            if error is not None:
+                check_number(error)
 
 
 def _score(scores: Scores, average: str) -> dict[str, Any]:

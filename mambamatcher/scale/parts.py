@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from mambamatcher.errors import InputError
-from mambamatcher.files import make_folder, remove_files, write_atomically
+from mambamatcher.files import make_folder, parse_json, remove_files, write_atomically
 
 FOLDER = "parts"
 RUN = "_run.json"  # readers of Parquet folders pass over names that begin so
@@ -105,10 +105,10 @@ def read_lines(parts: Sequence[Part]) -> Iterator[dict[str, Any]]:
     """Yield the lines of parts written as JSON Lines, in the order of the inputs."""
     for part in parts:
         try:
-            lines = [json.loads(line) for line in part.path.read_text(encoding="utf-8").splitlines()]
+            lines = [parse_json(line) for line in part.path.read_text(encoding="utf-8").splitlines()]
         except (OSError, ValueError):
             lines = []
-        part.check(len(lines))
+        part.check(sum(isinstance(line, dict) for line in lines))
         yield from lines
 
 
@@ -141,7 +141,7 @@ def _read(path: Path) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"{path} was not written by this program: {error}") from error
     return content if isinstance(content, dict) else {}

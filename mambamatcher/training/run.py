@@ -19,7 +19,7 @@ from mambamatcher.backbones.weights import reading
 from mambamatcher.checkpoint import save_pretrained
 from mambamatcher.config import to_dict
 from mambamatcher.errors import ConfigError, InputError
-from mambamatcher.files import make_folder, write_atomically
+from mambamatcher.files import make_folder, parse_json, write_atomically
 from mambamatcher.metrics import PCK
 from mambamatcher.model import MambaMatcher
 from mambamatcher.training.cache import FeatureCache
@@ -155,8 +155,8 @@ def find_run(folder: Path, recipe: Recipe) -> Path | None:
 
 def _read(recipe: Path) -> dict[str, Any]:
     try:
-        values = json.loads(recipe.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        values = parse_json(recipe.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
         raise InputError(f"{recipe} was not written by this program: {error}") from error
     if not isinstance(values, dict):
         raise InputError(f"{recipe} was not written by this program: it holds no recipe")
