@@ -177,7 +177,8 @@ def _upright_rgb(image: Image.Image, name: str) -> Image.Image:
             rgb = upright.convert("RGB")
             rgb.info.clear()  # its EXIF would turn it again where it is loaded again
             return rgb
-        upright = upright.convert("RGBA")
+        if upright.mode != "RGBA":  # else it would be copied, which for the largest takes 400 MB
+            upright = upright.convert("RGBA")
         white = Image.new("RGB", upright.size, "white")
         white.paste(upright, mask=upright)
         return white

@@ -86,6 +86,7 @@ def main() -> int:
     warnings.simplefilter("ignore")
     signal.signal(signal.SIGALRM, stop)
     checkpoints.saved()  # what every process makes once is not the cases' memory
+    runs.read_table()
     limit_memory()
     counts: Counter[tuple[str, str]] = Counter()
     slowest = (0.0, 0)

@@ -68,6 +68,12 @@ def table(embedded: bool) -> bytes:
     return buffer.getvalue().to_pybytes()
 
 
+def read_table() -> None:
+    """Let pyarrow take the addresses of its pool."""
+    for embedded in (False, True):
+        pyarrow.parquet.read_table(pyarrow.BufferReader(table(embedded)))
+
+
 def parquet(rng: Rng, folder: Path) -> Action:
     path = folder / "list.parquet"
     path.write_bytes(damaged_bytes(rng, table(bool(rng.integers(2)))))

@@ -53,7 +53,7 @@ def test_match_propagate_and_serve_see_the_upright_picture(matcher, tmp_path, mo
     uploaded = decode(turned[0].read_bytes(), "upload", 10**6)
     assert uploaded.tobytes() == picture(seed=0).tobytes()
 
-    monkeypatch.setattr("mambamatcher.cli.match.load_matcher", lambda _: matcher)
+    monkeypatch.setattr("mambamatcher.cli.match.load_matcher", lambda *_: matcher)
     words = ["match", *map(str, turned), "--points-file", str(tmp_path / "points.json"), "--json"]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output

@@ -17,7 +17,7 @@ TOKEN = "a long enough secret"
 @pytest.fixture
 def serve(monkeypatch, capsys, matcher):
     """Run the command without serving: (exit code, what it printed, the application)."""
-    monkeypatch.setattr(verb, "load_matcher", lambda model: matcher)
+    monkeypatch.setattr(verb, "load_matcher", lambda *_: matcher)
 
     def call(*arguments):
         served = []
