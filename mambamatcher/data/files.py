@@ -2,33 +2,15 @@
 
 import csv
 import os
-import struct
-import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mambamatcher.data.faults import naming
+from mambamatcher.data.matlab import read_arrays
 from mambamatcher.errors import InputError
 from mambamatcher.files import parse_json
-
-# what scipy raises on broken MATLAB files, beside its own error
-_MATLAB = (
-    OSError,
-    ValueError,
-    TypeError,
-    LookupError,
-    ArithmeticError,
-    RuntimeError,
-    AttributeError,
-    AssertionError,
-    MemoryError,
-    EOFError,
-    struct.error,
-    zlib.error,
-    NameError,
-)
 
 ROOT_VARIABLE = "MAMBAMATCHER_DATA"
 
@@ -89,14 +71,13 @@ def read_csv(path: Path) -> list[dict[str, str]]:
 
 def read_mat(path: Path, *names: str) -> list[np.ndarray]:
     """Read the named arrays of a MATLAB file as floats."""
-    from scipy.io import loadmat
-    from scipy.io.matlab import MatReadError
-
     if not os.path.exists(path):
         raise InputError(f"{path} is missing")
     try:
-        content = loadmat(path, variable_names=list(names))
-    except (*_MATLAB, MatReadError) as error:
+        content = read_arrays(path.read_bytes())
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
         raise InputError(f"{path} is not a MATLAB file: {error}") from error
     with naming(path):
-        return [np.asarray(content[name], dtype=np.float64) for name in names]
+        return [content[name] for name in names]
