@@ -151,7 +151,7 @@ def read_annotations(path: str | PathLike[str]) -> dict[str | None, PointSet]:
 def _check_names(found: Mapping[str | None, PointSet]) -> None:
     """Refuse names that could not be written again: not text, or half a character."""
     for image, each in found.items():
-        for name in (image or "", *each.names):
+        for name in ("" if image is None else image, *each.names):
             name.encode("utf-8", "surrogateescape")
 
 

@@ -18,6 +18,7 @@ from mambamatcher.data.records import AnnotatedImage, Pair
 from mambamatcher.data.sides import has_side, mirror_name
 from mambamatcher.errors import InputError
 from mambamatcher.files import append_line, make_folder, open_lines, parse_json
+from mambamatcher.images import MAX_SIDE
 
 FORMAT = "mambamatcher-predictions"
 VERSION = 1
@@ -181,6 +182,8 @@ def _checked(path: Path, records: Iterable[dict[str, Any]]) -> Iterator[dict[str
             for key in ("source", "target"):
                 check_kind(record[key]["path"], str, "path")
                 check_numbers(record[key]["size"], 2, "size")
+                if not all(1 <= side <= MAX_SIDE for side in record[key]["size"]):
+                    raise InputError(f"no picture has the size {record[key]['size']}")
                 if record[key]["bbox"] is not None:
                     check_numbers(record[key]["bbox"], 4, "bbox")
             if record["confidence"] is not None:
