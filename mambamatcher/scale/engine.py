@@ -104,10 +104,12 @@ class RayEngine:
                 _Worker, fn_constructor_args=(ray.put(work), time.time()), compute=pool, num_cpus=1, num_gpus=gpus
             )
             try:
-                for row in done.iter_rows():
-                    if row["problem"]:
-                        raise InputError(row["problem"])
-                    yield
+                # nothing is fetched ahead: the threads for it would take time from the workers
+                for batch in done.iter_batches(batch_size=None, batch_format="numpy", prefetch_batches=0):
+                    for problem in batch["problem"]:
+                        if problem:
+                            raise InputError(str(problem))
+                        yield
             except (ray.exceptions.RayError, ray.data.exceptions.ExecutionTimeoutError) as error:
                 raise BackendError(f"Ray gave up: {_cause(error)}") from error
 
@@ -197,6 +199,7 @@ def _require_ray() -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would report to its makers
     os.environ.setdefault("RAY_worker_niceness", "0")  # its workers would give way to every other process
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # it would print warnings about its own actors
+    os.environ.setdefault("MALLOC_ARENA_MAX", "1")  # it works in a thread, and glibc gives back what only a thread had
     try:
         import ray
         import ray.data
