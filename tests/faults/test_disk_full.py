@@ -18,11 +18,18 @@ from mambamatcher.files import write_atomically
 from mambamatcher.scale.engine import LocalEngine, run_missing
 from mambamatcher.scale.parts import Part, plan, read_lines, write_lines
 
-ITEMS = [{"image": f"{number}.jpg", "pair": f"{number}", "text": "x" * 100} for number in range(60)]
+SIDE = {"path": "a.jpg", "size": [30, 20], "bbox": None, "flip": False}
+KEYPOINTS = ("source_points", "target_points", "predicted", "mirrored_points")
+RECORD = {"category": "cat", "names": ["nose"], "source": SIDE, "target": SIDE, "variation": {}}
+UNKNOWN = {"confidence": None, "seconds": None}
+ITEMS = [
+    {"image": f"{number}.jpg", "pair": f"{number}", **RECORD, **UNKNOWN, **{key: [[1.0, 2.0]] for key in KEYPOINTS}}
+    for number in range(60)
+]
 HEADER = Header(
     model="m", configuration={}, dataset="d", split="s", reference="bbox", fingerprint="f", pairs=len(ITEMS)
 )
-LIMIT = 4096
+LIMIT = 8192
 
 
 def open_results(kind, path):
