@@ -177,7 +177,7 @@ def _checked(path: Path, records: Iterable[dict[str, Any]]) -> Iterator[dict[str
                 if len(points) != len(names):
                     raise InputError(f"{key} has {len(points)} points for {len(names)} names")
                 for point in points:
-                    if point is not None or key.endswith("e_points"):
+                    if point is not None or key in ("source_points", "target_points"):
                         check_numbers(point, 2, key)
             for key in ("source", "target"):
                 check_kind(record[key]["path"], str, "path")

@@ -182,3 +182,15 @@ def test_an_output_that_is_a_file_and_lines_that_are_no_predictions_are_one_sent
     (request_.output / PREDICTIONS).write_text("[1]\n")
     with pytest.raises(InputError, match="entry 1 is not a prediction"):
         evaluate(Offset(), request_)
+
+
+@pytest.mark.parametrize("key", ["source_points", "target_points"])
+def test_a_saved_prediction_without_an_asked_point_is_refused_by_its_number(request_, key):
+    evaluate(Offset(), request_)
+    path = request_.output / PREDICTIONS
+    header, first, second, *rest = path.read_text().splitlines()
+    damaged = json.loads(second)
+    damaged[key][0] = None
+    path.write_text("\n".join([header, first, json.dumps(damaged), *rest, ""]))
+    with pytest.raises(InputError, match=f"prediction 2: {key} must be a list, got None"):
+        evaluate(Offset(), request_)
