@@ -22,6 +22,8 @@ from mambamatcher.scale.parts import Part, Work
 DEATHS = 3  # of workers at the same part, after which it is not tried again
 # seconds without any part done, after which Ray gives up; its own half an hour may be less than a part takes
 PATIENCE = 86_400
+# Ray works in a thread, and glibc gives back what only a thread had: a fifth of the time with two workers
+ENVIRONMENT = {"MALLOC_ARENA_MAX": "1"}
 
 
 @runtime_checkable
@@ -92,7 +94,7 @@ class RayEngine:
         """Do every part once."""
         ray = _require_ray()
         logging.getLogger("ray.data").setLevel(logging.ERROR)  # it would tell of its plans
-        with self._connected(ray):
+        with self._connected(ray) as environment:
             workers, gpus = self._size(ray.cluster_resources(), len(parts))
             context = ray.data.DataContext.get_current()
             context.enable_progress_bars = False
@@ -101,7 +103,12 @@ class RayEngine:
             pool = ray.data.ActorPoolStrategy(size=workers, max_tasks_in_flight_per_actor=2)
             rows = [{"part": pickle.dumps(part)} for part in parts]
             done = ray.data.from_items(rows, override_num_blocks=len(rows)).map(
-                _Worker, fn_constructor_args=(ray.put(work), time.time()), compute=pool, num_cpus=1, num_gpus=gpus
+                _Worker,
+                fn_constructor_args=(ray.put(work), time.time()),
+                compute=pool,
+                num_cpus=1,
+                num_gpus=gpus,
+                runtime_env=environment,
             )
             try:
                 # nothing is fetched ahead: the threads for it would take time from the workers
@@ -125,10 +132,14 @@ class RayEngine:
         return workers, int(1e4 / sharing) / 1e4  # Ray counts in ten-thousandths
 
     @contextmanager
-    def _connected(self, ray: Any) -> Iterator[None]:
-        """Use the cluster this process is connected to, or connect for as long as the run takes."""
+    def _connected(self, ray: Any) -> Iterator[dict[str, Any] | None]:
+        """Use the cluster this process is connected to, or connect for as long as the run takes.
+
+        Yields what workers are to be started with; those of a cluster made here have it from this process.
+        """
+        joined = {"env_vars": ENVIRONMENT}
         if ray.is_initialized():
-            yield
+            yield joined
             return
         here = self.address in (None, "local")
         # Ray starts as many processes ahead as it has CPUs, and Ray Data takes the first for itself
@@ -139,9 +150,12 @@ class RayEngine:
                 ray.init(address=self.address or "local", logging_level=logging.ERROR, log_to_driver=False, **own)
         except Exception as error:  # Ray raises just that where its processes do not start in time
             wanted = "start Ray on this machine" if here else f"use the Ray cluster at {self.address}"
-            raise BackendError(f"cannot {wanted}: {(str(error).strip() or repr(error)).splitlines()[0]}") from error
+            told = (str(error).strip() or repr(error)).splitlines()[0]
+            # Ray tries for long and then does not say that the cluster had asked for a token
+            hint = "" if here or "RAY_AUTH_MODE" in os.environ else "; if it has a token, set RAY_AUTH_MODE=token"
+            raise BackendError(f"cannot {wanted}: {told}{hint}") from error
         try:
-            yield
+            yield None if here else joined
         finally:
             ray.shutdown()
 
@@ -199,7 +213,9 @@ def _require_ray() -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would report to its makers
     os.environ.setdefault("RAY_worker_niceness", "0")  # its workers would give way to every other process
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # it would print warnings about its own actors
-    os.environ.setdefault("MALLOC_ARENA_MAX", "1")  # it works in a thread, and glibc gives back what only a thread had
+    os.environ.setdefault("RAY_preload_python_modules", "ray.data")  # while it waits for its own processes
+    for name, value in ENVIRONMENT.items():  # which a cluster made here has for its workers
+        os.environ.setdefault(name, value)
     try:
         import ray
         import ray.data

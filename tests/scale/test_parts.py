@@ -208,7 +208,11 @@ def test_features_are_those_of_the_matcher_and_a_second_run_computes_none(matche
     ("address", "problem", "said"),
     [
         (None, Exception("The node timed out.\nSee the logs"), "cannot start Ray on this machine: The node timed out."),
-        ("auto", ConnectionError("no cluster"), "cannot use the Ray cluster at auto: no cluster"),
+        (
+            "auto",
+            ConnectionError("no cluster"),
+            "cannot use the Ray cluster at auto: no cluster; if it has a token, set RAY_AUTH_MODE=token",
+        ),
     ],
 )
 def test_a_ray_that_does_not_start_is_one_sentence(tmp_path, monkeypatch, address, problem, said):
@@ -217,6 +221,7 @@ def test_a_ray_that_does_not_start_is_one_sentence(tmp_path, monkeypatch, addres
     def init(**_):
         raise problem
 
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "init", init)
     with pytest.raises(BackendError) as raised:

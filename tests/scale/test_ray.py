@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -28,6 +30,7 @@ from tests.data import releases  # noqa: E402
 @pytest.fixture(autouse=True, scope="module")
 def _cluster():
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ.pop("MALLOC_ARENA_MAX", None)  # nobody has set it where a cluster is only joined
     own = {
         "num_cpus": 2,
         "num_gpus": 1,
@@ -85,15 +88,33 @@ def test_the_command_line_runs_on_ray(work, tmp_path):
     assert "8 pictures, 1 of them unreadable" in done.output
 
 
+def test_a_cluster_that_runs_is_joined_with_its_token_and_the_token_is_named_where_it_lacks(work, tmp_path):
+    address = ray.get_runtime_context().gcs_address
+    command = [sys.executable, "-m", "mambamatcher", "features", work / "targets", "--model", "tiny"]
+    command += ["--engine", "ray", "--address", address, "--workers", "1", "--out"]
+    assert os.environ["RAY_AUTH_MODE"] == "token"  # Ray has set it where it made the token
+    done = subprocess.run([*command, tmp_path / "joined"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "8 pictures, 1 of them unreadable" in done.stdout
+    without = {name: value for name, value in os.environ.items() if name != "RAY_AUTH_MODE"}
+    without["RAY_NUM_REDIS_GET_RETRIES"] = "1"  # it would ask twenty times
+    done = subprocess.run([*command, tmp_path / "refused"], capture_output=True, text=True, env=without)
+    assert done.returncode == 2
+    *_, said = done.stderr.splitlines()
+    assert said.startswith(f"mambamatcher: cannot use the Ray cluster at {address}: Failed to connect")
+    assert said.endswith("; if it has a token, set RAY_AUTH_MODE=token")
+
+
 class Telling:
-    """Work that writes which GPU Ray gave to its process, and which process it was."""
+    """Work that writes which GPU Ray gave to its process, which process it was, and how it was started."""
 
     suffix = ".jsonl"
 
     def write(self, items, path: Path) -> None:
         time.sleep(0.5)  # so that one worker alone cannot take every part
         gpu = os.environ.get("CUDA_VISIBLE_DEVICES")
-        write_lines(path, iter([{"gpu": gpu, "process": os.getpid()} for _ in items]))
+        told = {"gpu": gpu, "process": os.getpid(), "arenas": os.environ.get("MALLOC_ARENA_MAX")}
+        write_lines(path, iter([told for _ in items]))
 
 
 def test_with_a_device_workers_share_the_gpus_there_are(tmp_path):
@@ -103,6 +124,7 @@ def test_with_a_device_workers_share_the_gpus_there_are(tmp_path):
     told = list(read_lines(parts))
     assert {each["gpu"] for each in told} == {"0"}
     assert len({each["process"] for each in told}) == 2
+    assert {each["arenas"] for each in told} == {"1"}
 
 
 def test_a_worker_that_cannot_compute_on_its_device_ends_the_run_in_one_sentence(matcher, references, work, tmp_path):
