@@ -6,8 +6,8 @@ carries points to so many pictures with the embedded model, each time in a proce
 with one Ray worker and with two, each held to one thread, and the same again in every turn. Ray is first started for
 the run alone, as without `--address`, and then runs already and has worked before, as a cluster does. The times are
 those of the whole call, with the start of the workers and, in the first case, of Ray; the ratios are those of each
-turn, and their median counts. The files written must be the same bytes. Needs two free cores; writes
-benchmarks/results/engines.json.
+turn, and their median counts. The files written must be the same bytes. Needs two free cores; how free they are is
+told by two local engines at once with half of the pictures each. Writes benchmarks/results/engines.json.
 """
 
 import argparse
@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -27,7 +28,7 @@ from time import perf_counter
 import numpy as np
 from PIL import Image
 
-OWN, RUNNING = "Ray started for the run", "Ray running already"
+CONTROL, OWN, RUNNING = "without Ray", "Ray started for the run", "Ray running already"
 WORKERS = {"one worker": 1, "two workers": 2}
 LARGEST_COST, LEAST_GAIN = 1.15, 1.6
 SIZE = (500, 375)
@@ -72,6 +73,22 @@ def run_apart(workers: int, address: str | None, targets: Path, out: Path) -> fl
     return float(done.stdout.splitlines()[-1])
 
 
+def link(pictures: list[Path], folder: Path) -> Path:
+    """Make a folder of some of the pictures."""
+    folder.mkdir(parents=True)
+    for picture in pictures:
+        (folder / picture.name).symlink_to(picture)
+    return folder
+
+
+def run_two(targets: Path, out: Path) -> float:
+    """Return the seconds of two local engines at once, the slower's, with half of the pictures each."""
+    pictures = sorted(targets.iterdir())
+    halves = [link(pictures[begin::2], out / f"half {begin}") for begin in range(2)]
+    with ThreadPoolExecutor(2) as pool:
+        return max(pool.map(lambda half: run_apart(0, None, half, half.with_suffix(".points")), halves))
+
+
 @contextmanager
 def running_ray(targets: Path, out: Path) -> Iterator[str]:
     """Start Ray on this machine, let it do a few pictures, and yield its address."""
@@ -80,11 +97,7 @@ def running_ray(targets: Path, out: Path) -> Iterator[str]:
     ray.init(address="local", num_cpus=2, include_dashboard=False, logging_level=logging.ERROR, log_to_driver=False)
     try:
         address = ray.get_runtime_context().gcs_address
-        few = out / "few"
-        few.mkdir(parents=True)
-        for picture in sorted(targets.iterdir())[:WARM_UP]:
-            (few / picture.name).symlink_to(picture)
-        run_apart(2, address, few, out / "points")
+        run_apart(2, address, link(sorted(targets.iterdir())[:WARM_UP], out / "few"), out / "points")
         yield address
     finally:
         ray.shutdown()
@@ -101,7 +114,10 @@ def measure(targets: Path, out: Path) -> tuple[dict[str, dict[str, float]], set[
         return seconds
 
     local = measure_one(0, None, "local")
-    turn = {OWN: {"local": local, **{name: measure_one(n, None, f"{name}, {OWN}") for name, n in WORKERS.items()}}}
+    at_once = run_two(targets, out)
+    print(f"two local engines at once: {at_once:.1f} s", flush=True)
+    turn = {CONTROL: {"local": local, "two at once": at_once}}
+    turn[OWN] = {"local": local, **{name: measure_one(n, None, f"{name}, {OWN}") for name, n in WORKERS.items()}}
     with running_ray(targets, out / "warm-up") as address:
         turn[RUNNING] = {
             "local": local,
@@ -137,6 +153,9 @@ def main() -> int:
             written |= files
     assert len(written) == 1, "the engines' results differ"
     result = {"circumstances": asdict(circumstances()), "pictures": arguments.pictures, "seconds": turns}
+    gain = median(turn[CONTROL]["local"] / turn[CONTROL]["two at once"] for turn in turns)
+    result[CONTROL] = {"two_engines_over_one": gain}
+    print(f"two local engines at once do {gain:.2f}x the work of one")
     missed = False
     for ray in (OWN, RUNNING):
         cost = median(turn[ray]["one worker"] / turn[ray]["local"] for turn in turns)
