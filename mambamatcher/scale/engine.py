@@ -22,7 +22,7 @@ from mambamatcher.scale.parts import Part, Work
 DEATHS = 3  # of workers at the same part, after which it is not tried again
 # seconds without any part done, after which Ray gives up; its own half an hour may be less than a part takes
 PATIENCE = 86_400
-# Ray works in a thread, and glibc gives back what only a thread had: a fifth of the time with two workers
+# Ray works in a thread, and glibc gives back what only a thread had: a quarter of the time of two workers
 ENVIRONMENT = {"MALLOC_ARENA_MAX": "1"}
 
 
