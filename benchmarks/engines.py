@@ -92,6 +92,7 @@ def run_two(targets: Path, out: Path) -> float:
 @contextmanager
 def running_ray(targets: Path, out: Path) -> Iterator[str]:
     """Start Ray on this machine, let it do a few pictures, and yield its address."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would report to its makers
     import ray
 
     ray.init(address="local", num_cpus=2, include_dashboard=False, logging_level=logging.ERROR, log_to_driver=False)
