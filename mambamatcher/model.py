@@ -19,7 +19,7 @@ from mambamatcher.correlation import (
     correlation_map,
 )
 from mambamatcher.errors import ConfigError, InputError
-from mambamatcher.features import FEATURE_AGGREGATIONS, ConvAggregation, FeatureConfig, PerImageAggregator
+from mambamatcher.features import FEATURE_AGGREGATIONS, Aggregated, ConvAggregation, FeatureConfig, PerImageAggregator
 from mambamatcher.transfer import Transfer, blend_rows, transfer_points
 
 Images = Float[Tensor, "batch 3 height width"]
@@ -54,10 +54,11 @@ class MambaMatcher(nn.Module):
             raise ConfigError(
                 f"side {config.side} does not divide into patches of {self.backbone.stride}; use {nearest}"
             )
-        self.features = config.features.build(self.backbone.channels)
+        levels = len(self.backbone.level_channels)
+        self.features = config.features.build(self.backbone.channels, levels)
         if config.mirror and not isinstance(self.features, PerImageAggregator):
             raise ConfigError("mirror=true needs an aggregation of each image's own features, not one of the pair's")
-        self.correlation = config.correlation.build(len(self.backbone.level_channels))
+        self.correlation = config.correlation.build(config.features.levels_after(levels))
 
     def extract(self, images: Images) -> Features:
         """Compute the backbone's multi-level features."""
@@ -82,7 +83,7 @@ class MambaMatcher(nn.Module):
         seen, mirrored = both.unflatten(0, (2, -1)).unbind()
         return torch.cat([F.normalize(view, dim=2, eps=EPSILON) for view in (seen, mirrored.flip(4))], dim=2)
 
-    def aggregate(self, features: Features) -> Features:
+    def aggregate(self, features: Features) -> Aggregated:
         """Do to the backbone's features what of the aggregation does not depend on the other image."""
         return self.features.aggregate(features) if isinstance(self.features, PerImageAggregator) else features
 

@@ -1,7 +1,6 @@
 """What a backbone gives: one feature map per (layer, facet), stacked into levels (Sec. 4.1)."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -148,7 +147,8 @@ class Backbone(nn.Module, ABC):
         self.training = mode
         return self
 
-    def trainable_parameters(self) -> Iterator[nn.Parameter]:
-        """Yield the network's own tuned parameters, which want a learning rate of their own."""
-        projected = {id(p) for p in self.projections.parameters()}
-        return (p for p in self.parameters() if p.requires_grad and id(p) not in projected)
+    def trainable_parameters(self) -> list[list[nn.Parameter]]:
+        """Return the network's own tuned parameters by depth, from the last block used to the stem."""
+        used = self.blocks()[: max(self.config.layers) + 1]
+        by_depth = [*(list(block.parameters()) for block in reversed(used)), self.stem()]
+        return [[p for p in parameters if p.requires_grad] for parameters in by_depth]

@@ -73,12 +73,15 @@ class PairBatch:
 
 
 class _Seeded(Dataset[Sample]):
-    """Pairs of any benchmark, decoded once and augmented by seed, epoch and index, whichever worker does it."""
+    """Pairs of any benchmark, decoded once and augmented by seed, epoch and index, whichever worker does it.
+
+    Where several `sides` are given, epochs take them in turn.
+    """
 
     def __init__(
         self,
         pairs: Sequence[Pair],
-        side: int,
+        sides: int | Sequence[int],
         augmentation: Augmentation | None = None,
         *,
         seed: int = 0,
@@ -86,18 +89,26 @@ class _Seeded(Dataset[Sample]):
         cache_bytes: int = CACHE_BYTES,
     ) -> None:
         self.pairs = pairs
-        self.side = side
+        self.sides = (sides,) if isinstance(sides, int) else tuple(sides)
         self.augmentation = augmentation
         self.seed = seed
         self.keep_aspect = keep_aspect
         # in shared memory, so workers that live on see the new epoch
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
         self._photos = ImageCache(read_image, cache_bytes)
-        self._squares = ImageCache(partial(_square, side=side, keep_aspect=keep_aspect), cache_bytes)
+        self._squares = [
+            ImageCache(partial(_square, side=side, keep_aspect=keep_aspect), cache_bytes // len(self.sides))
+            for side in self.sides
+        ]
 
     def set_epoch(self, epoch: int) -> None:
-        """Draw other augmentations from now on."""
+        """Draw the augmentations of this epoch from now on, at its side."""
         self._epoch.fill_(epoch)
+
+    @property
+    def _turn(self) -> int:
+        """Which of the sides this epoch has."""
+        return int(self._epoch) % len(self.sides)
 
     def __len__(self) -> int:
         return len(self.pairs)
@@ -106,13 +117,13 @@ class _Seeded(Dataset[Sample]):
         return np.random.default_rng([self.seed, int(self._epoch), index])
 
     def _plain(self, image: AnnotatedImage) -> Float[Tensor, "3 side side"]:
-        return _floats(self._squares[image])
+        return _floats(self._squares[self._turn][image])
 
     def _view(self, image: AnnotatedImage) -> View:
         return View(self._photos[image], image)
 
     def _changed(self, view: View) -> Float[Tensor, "3 side side"]:
-        return _floats(to_square(view.image, self.side, self.keep_aspect))
+        return _floats(to_square(view.image, self.sides[self._turn], self.keep_aspect))
 
     def _sample(self, index: int, pair: Pair, source: Tensor, target: Tensor) -> PairSample:
         points = pair.points()
@@ -149,8 +160,16 @@ class GroupDataset(_Seeded[list[PairSample]]):
     A network sees n pictures and learns from up to n (n - 1) pairs. Each picture is changed once for all its pairs.
     """
 
-    def __init__(self, pairs: Sequence[Pair], side: int, augmentation: Augmentation | None, *, images: int, seed: int):
-        super().__init__(pairs, side, augmentation, seed=seed)
+    def __init__(
+        self,
+        pairs: Sequence[Pair],
+        sides: int | Sequence[int],
+        augmentation: Augmentation | None,
+        *,
+        images: int,
+        seed: int,
+    ) -> None:
+        super().__init__(pairs, sides, augmentation, seed=seed)
         self.images = images
         known = {(image.path, image.category): image for pair in pairs for image in (pair.source, pair.target)}
         self._company = by_category(list(known.values()))

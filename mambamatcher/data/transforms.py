@@ -1,4 +1,4 @@
-"""Augmentation of training pairs: photometric changes, crops that keep the keypoints, and mirroring.
+"""Augmentation of training pairs: photometric changes, crops that keep the object, and mirroring.
 
 The choices are those of CATs and TransforMatcher, each photometric change with probability 0.2 and the crop with 0.5.
 All randomness comes from the generator passed in, so a sample depends on its seed and on nothing else.
@@ -21,6 +21,7 @@ from mambamatcher.errors import ConfigError
 
 # a crop keeps at least this share of each side: keypoints close together would otherwise leave a few blurred pixels
 SMALLEST_CROP = 0.3
+CROP_MARGIN = 20.0  # pixels around the keypoints of an image without a box
 
 Generator = np.random.Generator
 Photo = Image.Image
@@ -88,17 +89,29 @@ def mirror(view: View) -> View:
 
 
 def random_crop(view: View, names: tuple[str, ...], generator: Generator) -> View:
-    """Cut out a random part that holds all the named keypoints which lie in the picture."""
-    points = np.array([view.annotated.keypoints[name] for name in names])
+    """Cut out a random part that keeps the object: its box, or the named keypoints with a margin where it has none.
+
+    Named keypoints that lie in the image stay in it.
+    """
+    left, top, right, bottom = _kept(view.annotated, names)
     spans = []
-    for axis, length in enumerate(view.annotated.size):
-        first, last = np.clip(points[:, axis].min(), 0, length), np.clip(points[:, axis].max(), 0, length)
+    for first, last, length in ((left, right, view.annotated.size[0]), (top, bottom, view.annotated.size[1])):
+        first, last = np.clip((first, last), 0, length)
         shortest = ceil(SMALLEST_CROP * length)
         high = ceil(generator.uniform(last, length))
         low = max(0, min(floor(generator.uniform(0, first)), high - shortest))
         spans.append((low, max(high, low + shortest)))
     (left, right), (top, bottom) = spans
     return crop(view, (left, top, right, bottom))
+
+
+def _kept(annotated: AnnotatedImage, names: tuple[str, ...]) -> Box:
+    """Return the least part of an image that a crop keeps; CATs keeps the box, TransforMatcher 20 pixels of margin."""
+    points = np.array([annotated.keypoints[name] for name in names])
+    low, high = points.min(axis=0), points.max(axis=0)
+    if annotated.bbox is None:
+        return (*(low - CROP_MARGIN), *(high + CROP_MARGIN))
+    return (*np.minimum(low, annotated.bbox[:2]), *np.maximum(high, annotated.bbox[2:]))
 
 
 def crop(view: View, window: tuple[int, int, int, int]) -> View:

@@ -67,7 +67,7 @@ class AttentionAggregation(FeatureConfig):
 
     cross: bool = False
 
-    def build(self, channels: int) -> FeatureAggregator:
+    def build(self, channels: int, levels: int = 1) -> FeatureAggregator:
         """Make the module."""
         heads = max(1, channels // 64)
         if channels % heads:

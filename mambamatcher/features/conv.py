@@ -112,6 +112,6 @@ class ConvAggregation(FeatureConfig):
         if self.hidden_ratio < 1:
             raise ConfigError(f"features.hidden_ratio must be at least 1, got {self.hidden_ratio}")
 
-    def build(self, channels: int) -> ConvAggregator:
+    def build(self, channels: int, levels: int = 1) -> ConvAggregator:
         """Make the module."""
         return ConvAggregator(channels, self)

@@ -46,7 +46,7 @@ class Mamba2dAggregation(FeatureConfig):
             if name not in SPATIAL_ORDERS:
                 raise ConfigError(f"feature maps have no similarity to sort by; use {', '.join(SPATIAL_ORDERS)}")
 
-    def build(self, channels: int) -> Mamba2dAggregator:
+    def build(self, channels: int, levels: int = 1) -> Mamba2dAggregator:
         """Make the module."""
         return Mamba2dAggregator(channels, self)
 
@@ -72,6 +72,6 @@ class PlainMamba2dAggregation(FeatureConfig):
 
     mamba: MambaSettings = field(default_factory=MambaSettings)
 
-    def build(self, channels: int) -> PlainMamba2dAggregator:
+    def build(self, channels: int, levels: int = 1) -> PlainMamba2dAggregator:
         """Make the module."""
         return PlainMamba2dAggregator(channels, self.mamba)

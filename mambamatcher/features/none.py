@@ -18,6 +18,6 @@ class Unchanged(PerImageAggregator):
 class NoAggregation(FeatureConfig):
     """Row "None" of the paper's feature table."""
 
-    def build(self, channels: int) -> Unchanged:
+    def build(self, channels: int, levels: int = 1) -> Unchanged:
         """Make the module."""
         return Unchanged()

@@ -30,14 +30,15 @@ class TrainingData(LightningDataModule):
         super().__init__()
         self.recipe = recipe
         augmentation = recipe.augmentation if recipe.augment else None
+        sides = recipe.sides or recipe.model.side
         self.training: PairDataset | GroupDataset
         if recipe.group_images > 2:
             if not isinstance(pairs.train, list):
                 raise ConfigError("rendered pairs share no pictures, so they cannot be grouped; set group_images=2")
             images = recipe.group_images
-            self.training = GroupDataset(pairs.train, recipe.model.side, augmentation, images=images, seed=recipe.seed)
+            self.training = GroupDataset(pairs.train, sides, augmentation, images=images, seed=recipe.seed)
         else:
-            self.training = PairDataset(pairs.train, recipe.model.side, augmentation, seed=recipe.seed)
+            self.training = PairDataset(pairs.train, sides, augmentation, seed=recipe.seed)
         self.validation = PairDataset(pairs.validation, recipe.model.side)
 
     def train_dataloader(self) -> DataLoader:

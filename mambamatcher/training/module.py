@@ -117,20 +117,24 @@ class TrainingModule(LightningModule):
         self.log(VALIDATION_PCK, 100.0 * value.float(), prog_bar=True, rank_zero_only=False)
 
     def configure_optimizers(self) -> Any:
-        """Give the backbone's tuned blocks their own learning rate, and everything the schedule."""
+        """Give each of the backbone's tuned blocks its own learning rate, and all parameters the schedule."""
         recipe = self.recipe
-        tuned = list(self.model.backbone.trainable_parameters())
-        slow = {id(parameter) for parameter in tuned}
-        head = [p for p in self.model.parameters() if p.requires_grad and id(p) not in slow]
-        groups = [{"params": head, "lr": recipe.learning_rate}]
-        if tuned:
-            groups.append({"params": tuned, "lr": recipe.backbone_learning_rate})
-        if not any(group["params"] for group in groups):
+        by_depth = self.model.backbone.trainable_parameters()
+        tuned = {id(parameter) for parameters in by_depth for parameter in parameters}
+        head = [p for p in self.model.parameters() if p.requires_grad and id(p) not in tuned]
+        rates = [recipe.learning_rate]
+        rates += [recipe.backbone_learning_rate * recipe.layer_decay**depth for depth in range(len(by_depth))]
+        groups = [
+            {"params": parameters, "lr": rate}
+            for parameters, rate in zip([head, *by_depth], rates, strict=True)
+            if parameters
+        ]
+        if not groups:
             raise TrainingError("this model has nothing to train; choose another features or correlation aggregation")
-        optimiser = torch.optim.Adam([group for group in groups if group["params"]])
+        optimiser = torch.optim.AdamW(groups, weight_decay=recipe.weight_decay)
         if recipe.schedule == "constant" and recipe.warmup_steps == 0:
             return optimiser
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, self._share_of_rate)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: self._share_of_rate(step))
         return {"optimizer": optimiser, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def _share_of_rate(self, step: int) -> float:

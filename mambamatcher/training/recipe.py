@@ -18,8 +18,12 @@ class Recipe:
     With `group_images` above 2, other pictures of its category join each pair up to that number, and all ordered
     pairs among them are learnt from: many more pairs for the same passes through the backbone.
 
-    `start` is the folder of a saved model to begin with. Its configuration may differ in the correlation aggregation:
-    what that model does not have begins as it is made.
+    `start` is a saved model's folder, or another run's checkpoint, to initialise from. Its configuration may differ in
+    the correlation aggregation: what that model does not have keeps its own initialisation. To decay the learning rate
+    at the end of a run with a constant one, start a short run with the cosine schedule from its checkpoint.
+
+    `layer_decay` is the ratio of a backbone block's learning rate to that of the block after it. `sides` are the input
+    sides of training, a round each in turn; without any, it is the model's own, which validation always uses.
     """
 
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -32,6 +36,9 @@ class Recipe:
     group_images: int = 2
     learning_rate: float = 1e-3
     backbone_learning_rate: float = 1e-5  # of the backbone's tuned blocks, if any
+    layer_decay: float = 1.0
+    weight_decay: float = 0.0
+    sides: tuple[int, ...] = ()
     schedule: Literal["constant", "cosine"] = "constant"
     warmup_steps: int = 0
     averaging: float | None = None  # decay of an exponential moving average of the weights
@@ -54,6 +61,12 @@ class Recipe:
         for name in ("learning_rate", "backbone_learning_rate"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name} must be positive, got {getattr(self, name)}")
+        if not 0 < self.layer_decay <= 1:
+            raise ConfigError(f"layer_decay must be above 0 and at most 1, got {self.layer_decay}")
+        if self.weight_decay < 0:
+            raise ConfigError(f"weight_decay must not be negative, got {self.weight_decay}")
+        if any(side < 1 for side in self.sides):
+            raise ConfigError(f"sides must be positive, got {min(self.sides)}")
         if self.averaging is not None and not 0 < self.averaging < 1:
             raise ConfigError(f"averaging is a decay between 0 and 1, got {self.averaging}")
         if self.keypoint_weight <= 0 and self.cross_entropy_weight <= 0:

@@ -27,7 +27,7 @@ from mambamatcher.training.callbacks import BEST, LAST, Pictures, Rounds, Saving
 from mambamatcher.training.data import TrainingData, TrainingPairs
 from mambamatcher.training.module import TrainingError, TrainingModule
 from mambamatcher.training.recipe import Recipe
-from mambamatcher.training.start import begin
+from mambamatcher.training.start import begin, checkpoint_weights
 
 RECIPE = "recipe.json"
 
@@ -180,8 +180,5 @@ def export_best(folder: Path, model: MambaMatcher) -> None:
     path = folder / BEST
     if not path.exists():
         raise TrainingError(f"there is nothing to export in {folder}: no round was finished")
-    state = torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
-    model.load_state_dict(
-        {key.removeprefix("model."): value for key, value in state.items() if key.startswith("model.")}
-    )
+    model.load_state_dict(checkpoint_weights(path))
     save_pretrained(model.eval(), folder / "model", overwrite=True)

@@ -1,4 +1,4 @@
-"""What a run begins with: principal components as projections, or the weights of a saved model."""
+"""Initialisation of a run: principal components as projections, or the weights of a saved model or checkpoint."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from mambamatcher.backbones import Backbone
-from mambamatcher.backbones.weights import load_exactly
+from mambamatcher.backbones.weights import StateDict, load_exactly, reading
 from mambamatcher.checkpoint import load_pretrained
 from mambamatcher.data.dataset import PairDataset
 from mambamatcher.data.records import Pair
@@ -18,25 +18,39 @@ from mambamatcher.model import MambaMatcher
 PAIRS = 64  # whose pictures the principal components are of
 
 
-def begin(model: MambaMatcher, folder: str | None, pairs: Sequence[Pair]) -> None:
+def begin(model: MambaMatcher, start: str | None, pairs: Sequence[Pair]) -> None:
     """Give a new model its first weights."""
-    if folder is not None:
-        begin_with(model, Path(folder))
+    if start is not None:
+        begin_with(model, Path(start))
     elif model.backbone.projections:
         dataset = PairDataset(pairs[:PAIRS], model.config.side)
         principal_projections(model.backbone, [dataset[index].source_image for index in range(len(dataset))])
 
 
-def begin_with(model: MambaMatcher, folder: Path) -> None:
-    """Take over a saved model; a correlation aggregation that it does not have keeps the weights it was made with."""
-    state = load_pretrained(folder).state_dict()
+def begin_with(model: MambaMatcher, start: Path) -> None:
+    """Take over a model's weights; a correlation aggregation that it does not have keeps its own initialisation."""
+    state = checkpoint_weights(start) if start.is_file() else dict(load_pretrained(start).state_dict())
     own = model.state_dict()
     new = {key: value for key, value in own.items() if key.startswith("correlation.") and not _same(state, key, value)}
     known = {key: value for key, value in state.items() if not key.startswith("correlation.") or key in own}
     try:
-        load_exactly(model, known | new, str(folder))
+        load_exactly(model, known | new, str(start))
     except WeightsError as error:
-        raise ConfigError(f"cannot begin with {folder}: {error}") from error
+        raise ConfigError(f"cannot start from {start}: {error}") from error
+
+
+def checkpoint_weights(path: Path) -> StateDict:
+    """Read the model's weights (averaged, where the run averages) from a checkpoint of training.
+
+    Raises:
+        WeightsError: The file cannot be read, or is no checkpoint of training.
+    """
+    with reading(path):
+        saved = torch.load(path, map_location="cpu", weights_only=True)
+    state = saved.get("state_dict") if isinstance(saved, dict) else None
+    if not isinstance(state, dict):
+        raise WeightsError(f"{path} is not a checkpoint of training: it has no state_dict")
+    return {key.removeprefix("model."): value for key, value in state.items() if key.startswith("model.")}
 
 
 def principal_projections(backbone: Backbone, images: Sequence[Float[Tensor, "3 side side"]]) -> None:

@@ -25,7 +25,7 @@ def pairs(tmp_path):
 
 
 def test_points_go_to_the_unit_frame_and_back_to_original_pixels(pairs):
-    sample = PairDataset(pairs, side=16)[0]
+    sample = PairDataset(pairs, sides=16)[0]
     assert sample.source_image.shape == (3, 16, 16)
     assert 0 <= sample.source_image.min() < sample.source_image.max() <= 1
     back = unit_to_pixels(sample.target_points, tuple(sample.target_size.tolist()))
@@ -33,12 +33,12 @@ def test_points_go_to_the_unit_frame_and_back_to_original_pixels(pairs):
 
 
 def test_pictures_are_resized_as_the_matcher_resizes_them(pairs):
-    sample = PairDataset(pairs, side=24)[0]
+    sample = PairDataset(pairs, sides=24)[0]
     torch.testing.assert_close(sample.target_image, to_tensor(load_image(pairs[0].target.path), 24))
 
 
 def test_keeping_the_aspect_scales_both_axes_alike(pairs):
-    sample = PairDataset(pairs, side=80, keep_aspect=True)[0]
+    sample = PairDataset(pairs, sides=80, keep_aspect=True)[0]
     assert sample.target_size.tolist() == [80, 80]  # the picture is 50x80
     assert (sample.target_image[:, :, 51:] == 0).all()
     points = (sample.target_points + 1) * 40
@@ -46,7 +46,7 @@ def test_keeping_the_aspect_scales_both_axes_alike(pairs):
 
 
 def test_collate_pads_with_a_mask_and_never_with_a_number_that_means_something(pairs):
-    batch = collate([PairDataset(pairs, side=8)[index] for index in (0, 1)])
+    batch = collate([PairDataset(pairs, sides=8)[index] for index in (0, 1)])
     assert batch.present.tolist() == [[True, True, True], [True, False, False]]
     assert batch.source_points.shape == (2, 3, 2)
     assert batch.box_present.tolist() == [True, True]
@@ -54,7 +54,7 @@ def test_collate_pads_with_a_mask_and_never_with_a_number_that_means_something(p
 
 
 def test_batches_are_measured_in_original_pixels(pairs):
-    batch = collate([PairDataset(pairs, side=8)[index] for index in (1, 0)])
+    batch = collate([PairDataset(pairs, sides=8)[index] for index in (1, 0)])
     truth = batch.to_target_pixels(batch.target_points)
     torch.testing.assert_close(truth[1], torch.from_numpy(pairs[0].points()[1]).float())
     metric = PCK(len(pairs), ["cat"])
@@ -65,13 +65,13 @@ def test_batches_are_measured_in_original_pixels(pairs):
 
 def test_pairs_without_a_box_say_so(tmp_path):
     releases.write_pf_willow(tmp_path)
-    batch = collate([PairDataset(read_pairs("pf-willow", "test", tmp_path).pairs, side=8)[0]])
+    batch = collate([PairDataset(read_pairs("pf-willow", "test", tmp_path).pairs, sides=8)[0]])
     assert batch.box_present.tolist() == [False]
 
 
 def test_flipped_rows_show_mirrored_pixels(tmp_path):
     releases.write_pf_pascal(tmp_path)
-    dataset = PairDataset(read_pairs("pf-pascal", "trn", tmp_path).pairs, side=32)
+    dataset = PairDataset(read_pairs("pf-pascal", "trn", tmp_path).pairs, sides=32)
     torch.testing.assert_close(dataset[1].source_image, dataset[0].source_image.flip(-1), atol=2 / 255, rtol=0)
     torch.testing.assert_close(dataset[1].source_points[:, 0], -dataset[0].source_points[:, 0])
 
@@ -120,6 +120,18 @@ def test_groups_depend_on_seed_epoch_and_index_and_every_picture_is_changed_once
     dataset.set_epoch(1)
     changed = collate_groups([dataset[2]]).images
     assert changed.shape != batches[2].images.shape or not torch.equal(changed, batches[2].images)
+
+
+def test_epochs_take_the_sides_in_turn_with_and_without_augmentation(tmp_path):
+    releases.write_voc(tmp_path, photos=12)
+    pairs = read_pairs("voc-keypoints", "trn", tmp_path).pairs
+    for augmentation in (None, Augmentation()):
+        group = GroupDataset(pairs, (16, 24), augmentation, images=3, seed=3)
+        alone = PairDataset(pairs, (16, 24), augmentation)
+        for epoch, side in enumerate((16, 24, 16)):
+            for dataset in (group, alone):
+                dataset.set_epoch(epoch)
+            assert group[0][0].source_image.shape == alone[0].target_image.shape == (3, side, side)
 
 
 def test_workers_that_live_on_see_the_new_epoch(tmp_path):

@@ -1,5 +1,6 @@
 """Augmentation moves points with their pixels and keeps left left."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from PIL import Image
 from mambamatcher.data.records import AnnotatedImage
 from mambamatcher.data.sides import has_side, mirror_name
 from mambamatcher.data.transforms import (
+    CROP_MARGIN,
     PHOTOMETRIC,
     SMALLEST_CROP,
     Augmentation,
@@ -74,6 +76,24 @@ def test_crops_keep_the_shared_keypoints_on_their_pixels_and_are_never_tiny(name
         assert all(cut >= SMALLEST_CROP * full for cut, full in zip(after.image.size, before.image.size, strict=True))
         sizes.add(after.image.size)
     assert len(sizes) > 10
+
+
+def test_crops_keep_the_box_and_without_one_a_margin_around_the_keypoints():
+    boxed = view()
+    bare = View(boxed.image, replace(boxed.annotated, bbox=None))
+    names = tuple(NAMED)
+    xs, ys = zip(*(boxed.annotated.keypoints[name] for name in names), strict=True)
+    width, height = boxed.image.size
+    for seed in range(50):
+        left, top, right, bottom = random_crop(boxed, names, np.random.default_rng(seed)).annotated.bbox
+        before = boxed.annotated.bbox
+        assert (right - left, bottom - top) == (before[2] - before[0], before[3] - before[1])
+        cut = random_crop(bare, names, np.random.default_rng(seed)).annotated
+        shifted = [cut.keypoints[name] for name in names]
+        for axis, low, high, length in ((0, min(xs), max(xs), width), (1, min(ys), max(ys), height)):
+            coordinates = [point[axis] for point in shifted]
+            assert min(coordinates) >= min(CROP_MARGIN, low)
+            assert cut.size[axis] - max(coordinates) >= min(CROP_MARGIN, length - high)
 
 
 @pytest.mark.parametrize("change", PHOTOMETRIC)

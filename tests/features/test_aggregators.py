@@ -1,3 +1,4 @@
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ from mambamatcher.features import (
     FEATURE_AGGREGATIONS,
     AttentionAggregation,
     ConvAggregation,
+    FusedAggregation,
     Mamba2dAggregation,
     PerImageAggregator,
 )
@@ -20,7 +22,7 @@ SOURCE_GRID, TARGET_GRID = (2, 3), (4, 5)  # all four sizes differ, so a swapped
 
 # every row of the paper's feature table
 ROWS = {
-    **{name: config() for name, config in FEATURE_AGGREGATIONS.items()},
+    **{name: config() for name, config in FEATURE_AGGREGATIONS.items() if name != "fused"},  # which has its own tests
     "conv k=1": ConvAggregation(kernel_size=1),
     "conv k=5": ConvAggregation(kernel_size=5),
     "conv residual": ConvAggregation(residual=True, final_activation=False),
@@ -96,7 +98,7 @@ SLOW = {
 
 
 def test_every_registered_aggregation_has_a_slow_version():
-    assert SLOW.keys() == FEATURE_AGGREGATIONS.keys()
+    assert SLOW.keys() | {"fused"} == FEATURE_AGGREGATIONS.keys()
 
 
 @pytest.mark.parametrize("row", ROWS)
@@ -113,6 +115,37 @@ def test_equals_its_slow_obvious_version(row):
             for level in range(LEVELS):
                 expected = SLOW[name](module, slow.numpy(own[b, level]), slow.numpy(other[b, level]), **extra)
                 assert_close(slow.numpy(result[b, level]), expected, rtol=2e-5, atol=2e-6)
+
+
+def slow_fused(module, levels):
+    normalised = [(level - level.mean(0)) / np.sqrt(level.var(0) + 1e-5) for level in levels]
+    joined = np.concatenate(normalised)
+    weight, bias = slow.numpy(module.project.weight), slow.numpy(module.project.bias)
+    fused = np.einsum("oc,chw->ohw", weight, joined) + bias[:, None, None]
+    padded = np.pad(fused, ((0, 0), (1, 1), (1, 1)))
+    kernel, h, w = slow.numpy(module.neighbours.weight)[:, 0], *fused.shape[1:]
+    near = sum(kernel[:, i, j, None, None] * padded[:, i : i + h, j : j + w] for i in range(3) for j in range(3))
+    near = near + slow.numpy(module.neighbours.bias)[:, None, None]
+    active = near * (1 + np.vectorize(math.erf)(near / math.sqrt(2))) / 2
+    mixed = np.einsum("oc,chw->ohw", slow.numpy(module.mix.weight)[..., 0, 0], active)
+    return fused + mixed + slow.numpy(module.mix.bias)[:, None, None]
+
+
+def test_fused_levels_equal_a_slow_version_and_every_parameter_has_a_gradient():
+    torch.manual_seed(1)
+    config = FusedAggregation(width=5)
+    module = config.build(CHANNELS, LEVELS).double()
+    source, target = (x.double().requires_grad_() for x in features())
+    untrained = module.aggregate(source)
+    assert untrained.shape[1] == config.levels_after(LEVELS) == 1
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.normal_(std=0.5)
+    for result, own in zip(module(source, target), (source, target), strict=True):
+        for b in range(2):
+            assert_close(slow.numpy(result[b, 0]), slow_fused(module, slow.numpy(own[b])), rtol=1e-5, atol=1e-6)
+    sum((r * torch.randn_like(r)).sum() for r in module(source, target)).backward()
+    assert all(tensor.grad is not None and tensor.grad.abs().sum() > 0 for tensor in (source, *module.parameters()))
 
 
 @pytest.mark.parametrize("row", ROWS)
@@ -148,6 +181,7 @@ def test_all_levels_share_the_same_weights():
         (lambda: replace(ConvAggregation(), hidden_ratio=0), "hidden_ratio"),
         (lambda: Mamba2dAggregation(orders=("descending",)), "no similarity"),
         (lambda: Mamba2dAggregation(orders=("rastr",)), "Did you mean 'raster'"),
+        (lambda: FusedAggregation(width=0), "width"),
         (lambda: AttentionAggregation().build(64 * 3 + 1), "heads"),
     ],
 )

@@ -61,6 +61,9 @@ def test_every_pair_is_seen_once_before_any_is_seen_again_and_each_round_differs
         ("averaging=1.0", "between 0 and 1"),
         ("keypoint_weight=0", "both losses"),
         ("cache_gigabytes=1", "augment=false"),
+        ("layer_decay=0", "layer_decay"),
+        ("weight_decay=-0.1", "weight_decay"),
+        ("sides=[224, 0]", "sides must be positive"),
         ("leraning_rate=1e-4", "Did you mean 'learning_rate'"),
         ("model.featurs.kernel_size=5", "Did you mean 'model.features'"),
         ("augmentation.crop=2.0", "probability"),
@@ -103,6 +106,20 @@ def test_learning_rates_rise_then_follow_half_a_cosine_and_the_backbone_has_its_
     assert share(200) == pytest.approx(0.0)
     trained = {id(p) for group in configured["optimizer"].param_groups for p in group["params"]}
     assert trained == {id(p) for p in module.model.parameters() if p.requires_grad}
+
+
+def test_every_tuned_block_has_a_rate_that_falls_with_its_distance_from_the_last():
+    changes = ["layer_decay=0.5", "backbone_learning_rate=0.08", "weight_decay=0.1"]
+    recipe = override(Recipe(model=presets.tiny()), [*changes, "model.backbone.trainable_blocks=5"])
+    module = TrainingModule(recipe, MambaMatcher(recipe.model), PCK(1, ["dog"]))
+    optimiser = module.configure_optimizers()
+    assert all(group["weight_decay"] == 0.1 for group in optimiser.param_groups)
+    rates = {id(p): group["lr"] for group in optimiser.param_groups for p in group["params"]}
+    backbone = module.model.backbone
+    for block, rate in zip(backbone.blocks(), (0.01, 0.02, 0.04, 0.08), strict=True):
+        assert {rates[id(p)] for p in block.parameters()} == {rate}
+    assert {rates[id(p)] for p in backbone.stem()} == {0.005}
+    assert {rates[id(p)] for p in module.model.features.parameters()} == {1e-3}
 
 
 def test_cross_entropy_equals_a_hand_calculation():
@@ -169,7 +186,7 @@ def test_a_scan_put_into_a_trained_linear_model_changes_nothing_at_first(tmp_pat
 
 def test_a_model_of_another_backbone_is_no_beginning(tmp_path):
     save_pretrained(MambaMatcher(override(presets.tiny(), ["features.hidden_ratio=2"])), tmp_path)
-    with pytest.raises(ConfigError, match="cannot begin with"):
+    with pytest.raises(ConfigError, match="cannot start from"):
         begin_with(MambaMatcher(presets.tiny()), tmp_path)
 
 

@@ -6,12 +6,14 @@ import torch
 from mambamatcher import Matcher, presets
 from mambamatcher.config import override
 from mambamatcher.data.benchmarks import read_pairs
-from mambamatcher.errors import ConfigError, InputError
+from mambamatcher.errors import ConfigError, InputError, WeightsError
+from mambamatcher.model import MambaMatcher
 from mambamatcher.training.callbacks import LAST
 from mambamatcher.training.data import TrainingPairs
 from mambamatcher.training.module import TrainingError, TrainingModule
 from mambamatcher.training.recipe import Recipe
 from mambamatcher.training.run import Hardware, train
+from mambamatcher.training.start import begin_with
 
 CPU = Hardware(accelerator="cpu")
 
@@ -111,6 +113,26 @@ def test_a_full_disk_while_drawing_is_as_clear_and_an_output_that_is_a_file_too(
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="as a folder"):
         train(recipe(), pairs, tmp_path / "file", CPU)
+
+
+def test_a_run_can_be_branched_off_from_another_ones_checkpoint(pairs, tmp_path):
+    averaged = recipe("averaging=0.5", "sides=[84, 56]")
+    train(averaged, pairs, tmp_path / "run", CPU)
+    checkpoint = tmp_path / "run" / LAST
+    model = MambaMatcher(averaged.model)
+    begin_with(model, checkpoint)
+    saved = torch.load(checkpoint, weights_only=True)["state_dict"]
+    assert all(torch.equal(value, saved[f"model.{key}"]) for key, value in model.state_dict().items())
+    train(recipe(f"start={checkpoint}", "schedule=cosine"), pairs, tmp_path / "branch", CPU)
+    assert (tmp_path / "branch" / "model").is_dir()
+
+
+@pytest.mark.parametrize("content", [b"", b"nothing of the kind", None])
+def test_a_file_that_is_no_checkpoint_is_refused(content, pairs, tmp_path):
+    path = tmp_path / "some.ckpt"
+    torch.save({"other": torch.zeros(1)}, path) if content is None else path.write_bytes(content)
+    with pytest.raises(WeightsError, match=r"some\.ckpt"):
+        train(recipe(f"start={path}"), pairs, tmp_path / "run", CPU)
 
 
 def test_a_model_with_nothing_to_train_is_refused(pairs, tmp_path):
