@@ -23,8 +23,8 @@ from pathlib import Path
 import httpx
 from PIL import Image
 
-from mambamatcher.data.synthetic import SyntheticPairs
-from mambamatcher.measure import circumstances
+from mambamatcher.benchmark.measurement import circumstances
+from mambamatcher.datasets.synthetic import SyntheticPairs
 
 CLIENTS, CLICKS, PROPAGATED = 20, 20, 120
 SIZE = (1024, 768)

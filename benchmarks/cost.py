@@ -134,13 +134,13 @@ def measure() -> dict:
     from PIL import Image
 
     from mambamatcher import Matcher, presets
-    from mambamatcher.analysis.complexity import stages
-    from mambamatcher.apps.propagate import carry_each, read_references
-    from mambamatcher.checkpoint import EMBEDDED
-    from mambamatcher.images import load_image
-    from mambamatcher.measure import circumstances
-    from mambamatcher.scale.sources import pictures, read_source
-    from mambamatcher.scale.work import Description
+    from mambamatcher.benchmark.complexity import stages
+    from mambamatcher.benchmark.measurement import circumstances
+    from mambamatcher.io.images import load_image
+    from mambamatcher.jobs.source import pictures, read_source
+    from mambamatcher.model.checkpoint import EMBEDDED
+    from mambamatcher.tools.propagate import carry_each, read_references
+    from mambamatcher.tools.shard_work import Description
 
     torch.set_num_threads(1)
     sample = EMBEDDED.parent / "sample"

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from mambamatcher import Matcher
-from mambamatcher.data.synthetic import SyntheticPairs
-from mambamatcher.presets import PRESETS
+from mambamatcher.datasets.synthetic import SyntheticPairs
+from mambamatcher.model.presets import PRESETS
 
 POINTS, ALPHA, RESAMPLES, SEED = 50, 0.10, 1000, 5
 

@@ -47,12 +47,12 @@ def write_pictures(folder: Path, sample: Path, count: int) -> None:
 def run(workers: int, address: str | None, sample: Path, targets: Path, out: Path) -> float:
     """Return the seconds a propagation takes, without loading the model and reading the reference; 0 workers: local."""
     from mambamatcher import Matcher
-    from mambamatcher.apps.propagate import propagate as propagate_folder
-    from mambamatcher.apps.propagate import read_references
+    from mambamatcher.jobs.engines import RayEngine
+    from mambamatcher.jobs.source import read_source
     from mambamatcher.ops.native.memory import keep_freed_memory
-    from mambamatcher.scale.engine import RayEngine
-    from mambamatcher.scale.run import propagate
-    from mambamatcher.scale.sources import read_source
+    from mambamatcher.tools.propagate import propagate as propagate_folder
+    from mambamatcher.tools.propagate import read_references
+    from mambamatcher.tools.sharded import propagate
 
     keep_freed_memory()  # as the commands and Ray's workers do
     matcher = Matcher.from_pretrained()
@@ -128,8 +128,8 @@ def measure(targets: Path, out: Path) -> tuple[dict[str, dict[str, float]], set[
 
 
 def main() -> int:
-    from mambamatcher.checkpoint import EMBEDDED
-    from mambamatcher.measure import circumstances
+    from mambamatcher.benchmark.measurement import circumstances
+    from mambamatcher.model.checkpoint import EMBEDDED
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pictures", type=int, default=500)

@@ -20,12 +20,12 @@ import matplotlib
 import torch
 from lightning import Trainer, seed_everything
 
-from mambamatcher.config import override
-from mambamatcher.data.benchmarks import read_pairs
-from mambamatcher.measure import circumstances
-from mambamatcher.metrics import PCK
-from mambamatcher.model import MambaMatcher
-from mambamatcher.presets import PRESETS
+from mambamatcher.benchmark.measurement import circumstances
+from mambamatcher.datasets.benchmarks import read_pairs
+from mambamatcher.evaluation.metric import PCK
+from mambamatcher.model.config import override
+from mambamatcher.model.mambamatcher import MambaMatcher
+from mambamatcher.model.presets import PRESETS
 from mambamatcher.training.data import TrainingData, TrainingPairs
 from mambamatcher.training.module import VALIDATION_PCK, TrainingModule
 from mambamatcher.training.recipe import Recipe

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from mambamatcher.data.benchmarks import read_pairs
-from mambamatcher.data.records import Pair
+from mambamatcher.datasets.benchmarks import read_pairs
+from mambamatcher.datasets.records import Pair
 
 ALPHA, RESAMPLES = 0.10, 1000
 

@@ -25,8 +25,8 @@ import uvicorn
 from PIL import Image
 
 from mambamatcher import Matcher
-from mambamatcher.checkpoint import EMBEDDED, load_pretrained, reconfigured
-from mambamatcher.measure import circumstances
+from mambamatcher.benchmark.measurement import circumstances
+from mambamatcher.model.checkpoint import EMBEDDED, load_pretrained, reconfigured
 from mambamatcher.web.server import create_app
 from mambamatcher.web.settings import Settings
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mambamatcher.model import MambaMatcher
+from mambamatcher.model.mambamatcher import MambaMatcher
 from mambamatcher.ops import selective_scan
 
 
@@ -64,7 +64,7 @@ def refine(model: MambaMatcher, correlation: Tensor) -> Tensor:
 
 def transfer(model: MambaMatcher, refined: Tensor, points: Tensor) -> Tensor:
     """Carry every source position, then read the points."""
-    from mambamatcher.transfer import dense_transfer, soft_sampler
+    from mambamatcher.model.transfer import dense_transfer, soft_sampler
 
     weights = soft_sampler(points, tuple(refined.shape[1:3]), model.config.transfer.radius)
     return weights @ dense_transfer(refined, model.config.transfer)

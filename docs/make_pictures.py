@@ -19,13 +19,13 @@ from torch import Tensor
 
 import mambamatcher
 from mambamatcher import Matcher
-from mambamatcher.apps.edit import carry_mask, object_mask, swap_texture
-from mambamatcher.apps.flow import dense_flow
-from mambamatcher.apps.propagate import REVIEW, propagate, read_references
-from mambamatcher.correlation import correlation_map
-from mambamatcher.data.synthetic import SyntheticPairs
-from mambamatcher.geometry import grid_centres, unit_to_pixels
-from mambamatcher.matcher import PreparedPair
+from mambamatcher.datasets.synthetic import SyntheticPairs
+from mambamatcher.matching.matcher import PreparedPair
+from mambamatcher.model.correlation import correlation_map
+from mambamatcher.model.geometry import grid_centres, unit_to_pixels
+from mambamatcher.tools.edit import carry_mask, object_mask, swap_texture
+from mambamatcher.tools.flow import dense_flow
+from mambamatcher.tools.propagate import REVIEW, propagate, read_references
 
 SAMPLE = Path(mambamatcher.__file__).parent / "assets" / "sample"
 OUT = Path(__file__).parent / "pictures"

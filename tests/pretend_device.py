@@ -17,8 +17,8 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.backend_registration import _DummyBackendModule, _setup_privateuseone_for_python_backend
 
 from mambamatcher import Matcher
-from mambamatcher.apps.flow import dense_flow
-from mambamatcher.checkpoint import EMBEDDED, load_pretrained, reconfigured
+from mambamatcher.model.checkpoint import EMBEDDED, load_pretrained, reconfigured
+from mambamatcher.tools.flow import dense_flow
 
 NAME = "pretend"
 POINTS = [(10.0, 20.0), (45.0, 30.0), (70.0, 50.0)]

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import mambamatcher
 from mambamatcher import ops
-from mambamatcher.backbones import BACKBONES
 from mambamatcher.cli import app
-from mambamatcher.correlation import CORRELATION_AGGREGATIONS
-from mambamatcher.features import FEATURE_AGGREGATIONS
-from mambamatcher.layers.mamba import MambaSettings
-from mambamatcher.model import ModelConfig
-from mambamatcher.presets import PRESETS
-from mambamatcher.transfer import Transfer
+from mambamatcher.model.backbones import BACKBONES
+from mambamatcher.model.correlation import CORRELATION_AGGREGATIONS
+from mambamatcher.model.features import FEATURE_AGGREGATIONS
+from mambamatcher.model.layers.mamba import MambaSettings
+from mambamatcher.model.mambamatcher import ModelConfig
+from mambamatcher.model.presets import PRESETS
+from mambamatcher.model.transfer import Transfer
 
 SURFACE = Path(__file__).with_name("api_surface.json")
 

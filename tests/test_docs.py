@@ -21,12 +21,12 @@ from types import ModuleType
 import pytest
 
 import mambamatcher
-from mambamatcher.checkpoint import EMBEDDED
-from mambamatcher.confidence import load_calibration
-from mambamatcher.correlation import CORRELATION_AGGREGATIONS
-from mambamatcher.data.rendered import PAIRS
-from mambamatcher.features import FEATURE_AGGREGATIONS
-from mambamatcher.presets import PRESETS
+from mambamatcher.datasets.rendered import PAIRS
+from mambamatcher.matching.confidence import load_calibration
+from mambamatcher.model.checkpoint import EMBEDDED
+from mambamatcher.model.correlation import CORRELATION_AGGREGATIONS
+from mambamatcher.model.features import FEATURE_AGGREGATIONS
+from mambamatcher.model.presets import PRESETS
 from mambamatcher.registry import Registry
 
 ROOT = Path(__file__).parent.parent

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from mambamatcher import Matcher
-from mambamatcher.checkpoint import EMBEDDED
-from mambamatcher.data.benchmarks import read_pairs
-from mambamatcher.data.records import Pair
+from mambamatcher.datasets.benchmarks import read_pairs
+from mambamatcher.datasets.records import Pair
+from mambamatcher.model.checkpoint import EMBEDDED
 
 STORED = Path(__file__).parent / "embedded_matches.json"
 PAIRS = 6

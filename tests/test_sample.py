@@ -6,7 +6,7 @@ from PIL import Image
 
 import mambamatcher
 from mambamatcher import Matcher
-from mambamatcher.data.synthetic import sample_pair
+from mambamatcher.datasets.synthetic import sample_pair
 
 SAMPLE = Path(mambamatcher.__file__).parent / "assets" / "sample"
 

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mambamatcher.correlation.conv4d import Conv4dAggregation
-from mambamatcher.correlation.fastformer import FastFormerAggregation
-from mambamatcher.correlation.similarity_scan import PAPER_BLOCK
-from mambamatcher.layers.mamba import Mamba
-from mambamatcher.measure import tensor_mib
+from mambamatcher.benchmark.measurement import tensor_mib
+from mambamatcher.model.correlation.conv4d import Conv4dAggregation
+from mambamatcher.model.correlation.fastformer import FastFormerAggregation
+from mambamatcher.model.correlation.similarity_scan import PAPER_BLOCK
+from mambamatcher.model.layers.mamba import Mamba
 from mambamatcher.ops import selective_scan
 from mambamatcher.ops.native.memory import empty_as
 from mambamatcher.ops.ordering import stable_argsort

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from mambamatcher.matcher import Matcher
-from mambamatcher.measure import Circumstances, circumstances
-from mambamatcher.model import MambaMatcher
+from mambamatcher.benchmark.measurement import Circumstances, circumstances
+from mambamatcher.matching.matcher import Matcher
+from mambamatcher.model.mambamatcher import MambaMatcher
 
 POINTS = np.array([[1.0, 1.0]])
 FEW = 3  # pairs that are matched without a cache; the rest is reckoned from them

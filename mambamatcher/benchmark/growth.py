@@ -8,7 +8,7 @@ from statistics import median
 import torch
 
 from mambamatcher.benchmark.contestants import Contestant, ScanTensors, aggregators, scans
-from mambamatcher.measure import Circumstances, circumstances
+from mambamatcher.benchmark.measurement import Circumstances, circumstances
 
 
 @dataclass(frozen=True, slots=True)

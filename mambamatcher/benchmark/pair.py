@@ -14,17 +14,17 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from mambamatcher.analysis.complexity import stages
-from mambamatcher.checkpoint import save_pretrained
-from mambamatcher.correlation import correlation_map
+from mambamatcher.benchmark.complexity import stages
+from mambamatcher.benchmark.measurement import Circumstances, circumstances, measure
 from mambamatcher.errors import InputError
-from mambamatcher.features import PerImageAggregator
-from mambamatcher.features.conv import ConvAggregator
-from mambamatcher.measure import Circumstances, circumstances, measure
-from mambamatcher.model import MambaMatcher, ModelConfig
+from mambamatcher.model.checkpoint import save_pretrained
+from mambamatcher.model.correlation import correlation_map
+from mambamatcher.model.features import PerImageAggregator
+from mambamatcher.model.features.conv import ConvAggregator
+from mambamatcher.model.mambamatcher import MambaMatcher, ModelConfig
+from mambamatcher.model.presets import PRESETS
+from mambamatcher.model.transfer import transfer_points
 from mambamatcher.ops.winograd import best_tile, tiles_of
-from mambamatcher.presets import PRESETS
-from mambamatcher.transfer import transfer_points
 
 WHOLE = "whole pair"
 LARGEST_STRAIGHTFORWARD = 420  # beyond, its scan takes minutes
@@ -199,7 +199,7 @@ loaded = time.time()
 rng = np.random.default_rng(0)
 matcher.match(*(rng.integers(0, 256, (side, side, 3), dtype=np.uint8) for _ in range(2)), [(1, 1)])
 done, cpu = time.time(), time.process_time() - (cpu_imported_torch - cpu_begun)
-from mambamatcher.measure import peak_mib
+from mambamatcher.benchmark.measurement import peak_mib
 moments = [spawned, begun, imported_torch, imported, loaded, done]
 print(json.dumps([*(after - before for before, after in zip(moments, moments[1:])), cpu, peak_mib()]))
 """

@@ -7,7 +7,7 @@ from functools import partial
 import torch
 
 from mambamatcher.benchmark.contestants import OURS, Contestant, ScanTensors, aggregators, scans
-from mambamatcher.measure import Circumstances, available_mib, circumstances, measure
+from mambamatcher.benchmark.measurement import Circumstances, available_mib, circumstances, measure
 
 GRIDS = (17, 30, 40, 50, 60)
 FORWARD, BOTH = "forward", "forward + backward"

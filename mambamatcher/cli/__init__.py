@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from mambamatcher import __version__
 from mambamatcher.cli import (
     analyze,
     benchmark,
@@ -24,7 +25,6 @@ from mambamatcher.cli import (
     warp,
 )
 from mambamatcher.errors import MambaMatcherError
-from mambamatcher.version import __version__
 
 app = typer.Typer(
     name="mambamatcher",

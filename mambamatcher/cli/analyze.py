@@ -26,9 +26,9 @@ def analyze(
 
     Example: mambamatcher analyze heatmaps removal --root data --pairs 60
     """
-    from mambamatcher.analysis.figures import FIGURES
-    from mambamatcher.analysis.results import write_figure
-    from mambamatcher.analysis.subject import make_subject
+    from mambamatcher.paper.figure_inputs import make_subject
+    from mambamatcher.paper.figures import FIGURES
+    from mambamatcher.paper.results import write_figure
 
     if figures == ["list"]:
         typer.echo(json.dumps(list(FIGURES)) if as_json else "\n".join(FIGURES))

@@ -29,9 +29,9 @@ def calibrate(
 
     Example: mambamatcher calibrate runs/lite/model --dataset voc --split selection --out runs/lite/model
     """
-    from mambamatcher.apps.calibrate import calibrate as run
     from mambamatcher.cli.match import load_matcher
-    from mambamatcher.data.benchmarks import DATASETS, read_pairs
+    from mambamatcher.datasets.benchmarks import DATASETS, read_pairs
+    from mambamatcher.tools.calibrate import calibrate as run
 
     pairs = read_pairs(dataset, split, root, skip_bad=skip_bad).pairs
     step = max(1, len(pairs) // limit)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from mambamatcher.data.verify import SplitState, Verification
+    from mambamatcher.datasets.verify import SplitState, Verification
 
 app = typer.Typer(help="Look after the benchmarks.", no_args_is_help=True)
 
@@ -30,7 +30,7 @@ def verify_command(
 
     Example: mambamatcher data verify --dataset spair --root ~/data
     """
-    from mambamatcher.data.verify import verify
+    from mambamatcher.datasets.verify import verify
 
     found = verify(dataset, root)
     if as_json:

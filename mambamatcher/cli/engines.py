@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from mambamatcher.matcher import Matcher
+    from mambamatcher.matching.matcher import Matcher
 
 
 class EngineName(StrEnum):

@@ -36,13 +36,13 @@ def evaluate(
 
     Example: mambamatcher evaluate nearest --dataset spair --split val --root data --out results
     """
+    from mambamatcher.evaluation.evaluate import Request, rescore
+    from mambamatcher.evaluation.evaluate import evaluate as run
+    from mambamatcher.evaluation.pck import ALPHAS
     from mambamatcher.evaluation.predict import predict
     from mambamatcher.evaluation.predictors import MatcherPredictor
-    from mambamatcher.evaluation.run import Request, rescore
-    from mambamatcher.evaluation.run import evaluate as run
-    from mambamatcher.pck import ALPHAS
-    from mambamatcher.scale.engine import make_engine
-    from mambamatcher.scale.run import predict_with
+    from mambamatcher.jobs.engines import make_engine
+    from mambamatcher.tools.sharded import predict_with
 
     chosen = make_engine(engine, address, workers, device)
 

@@ -23,11 +23,11 @@ def export(
 
     Example: mambamatcher export --onnx features.onnx --model lite
     """
-    from mambamatcher.checkpoint import load_pretrained, reconfigured, save_pretrained, take_mean
-    from mambamatcher.config import override
     from mambamatcher.errors import ConfigError
-    from mambamatcher.export import export_onnx
-    from mambamatcher.files import refuse_existing
+    from mambamatcher.io.atomic import refuse_existing
+    from mambamatcher.model.checkpoint import load_pretrained, reconfigured, save_pretrained, take_mean
+    from mambamatcher.model.config import override
+    from mambamatcher.model.onnx_export import export_onnx
 
     if onnx is None and folder is None:
         raise ConfigError("there is nothing to write; give --onnx FILE or --folder FOLDER")

@@ -27,9 +27,9 @@ def features(
 
     Example: mambamatcher features photos/ --out features --engine ray --workers 8
     """
-    from mambamatcher.scale.engine import make_engine
-    from mambamatcher.scale.run import extract_features
-    from mambamatcher.scale.sources import read_source, require_parquet
+    from mambamatcher.jobs.engines import make_engine
+    from mambamatcher.jobs.source import read_source, require_parquet
+    from mambamatcher.tools.sharded import extract_features
 
     require_parquet()  # before a model is loaded
     chosen = make_engine(engine, address, workers, device)

@@ -20,9 +20,9 @@ def info(
     from rich.console import Console
     from rich.table import Table
 
-    from mambamatcher.analysis.complexity import stages
-    from mambamatcher.config import override, to_dict
-    from mambamatcher.presets import PRESETS
+    from mambamatcher.benchmark.complexity import stages
+    from mambamatcher.model.config import override, to_dict
+    from mambamatcher.model.presets import PRESETS
 
     config = override(PRESETS[preset](), overrides or [])
     counted = stages(config)

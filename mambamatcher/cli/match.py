@@ -12,8 +12,8 @@ from mambamatcher.errors import InputError
 if TYPE_CHECKING:
     import numpy as np
 
-    from mambamatcher.matcher import Matcher, MatchResult
-    from mambamatcher.points import PointSet
+    from mambamatcher.io.points import PointSet
+    from mambamatcher.matching.matcher import Matcher, MatchResult
 
 
 def match(
@@ -39,10 +39,10 @@ def match(
 
     Example: mambamatcher match cat.jpg other-cat.jpg --points 120,80 --points 64,200 --out matches.png
     """
-    from mambamatcher.files import refuse_existing
-    from mambamatcher.images import require_file
-    from mambamatcher.points import check_format, make_points, write_points
-    from mambamatcher.results import check_picture_name
+    from mambamatcher.io.atomic import refuse_existing
+    from mambamatcher.io.images import require_file
+    from mambamatcher.io.points import check_format, make_points, write_points
+    from mambamatcher.matching.result import check_picture_name
 
     for path in (source, target):  # before a model is loaded
         require_file(path)
@@ -77,7 +77,7 @@ def gather_points(typed: list[tuple[float, float]], file: Path | None, source: P
     """Join typed points with those of a file; typed ones are named by their place in the whole list."""
     import numpy as np
 
-    from mambamatcher.points import make_points, read_points
+    from mambamatcher.io.points import make_points, read_points
 
     if file is None:
         return make_points(typed) if typed else None
@@ -92,7 +92,7 @@ def found_points(result: "MatchResult", names: tuple[str, ...]) -> "PointSet":
     """Return the matches as the target's points; those without a match are absent."""
     import numpy as np
 
-    from mambamatcher.points import ABSENT, VISIBLE, PointSet
+    from mambamatcher.io.points import ABSENT, VISIBLE, PointSet
 
     return PointSet(
         points=result.points,
@@ -105,7 +105,7 @@ def found_points(result: "MatchResult", names: tuple[str, ...]) -> "PointSet":
 
 def load_matcher(model: str | None, device: str | None = None) -> "Matcher":
     """Take a folder if there is one of that name, else a preset."""
-    from mambamatcher.matcher import Matcher
+    from mambamatcher.matching.matcher import Matcher
 
     if model is None or Path(model).is_dir():
         return Matcher.from_pretrained(model, device=device)

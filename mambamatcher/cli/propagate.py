@@ -34,14 +34,14 @@ def propagate(
 
     Example: mambamatcher propagate cat1.jpg cat2.jpg photos/ --points-file marked.coco.json --out annotated
     """
-    from mambamatcher.apps.propagate import REVIEW, read_references
-    from mambamatcher.apps.propagate import propagate as propagate_folder
-    from mambamatcher.images import require_file
-    from mambamatcher.points import read_points
-    from mambamatcher.scale.engine import make_engine
-    from mambamatcher.scale.run import GATHERED
-    from mambamatcher.scale.run import propagate as propagate_parts
-    from mambamatcher.scale.sources import read_source
+    from mambamatcher.io.images import require_file
+    from mambamatcher.io.points import read_points
+    from mambamatcher.jobs.engines import make_engine
+    from mambamatcher.jobs.source import read_source
+    from mambamatcher.tools.propagate import REVIEW, read_references
+    from mambamatcher.tools.propagate import propagate as propagate_folder
+    from mambamatcher.tools.sharded import GATHERED
+    from mambamatcher.tools.sharded import propagate as propagate_parts
 
     for path in sources:  # before a model is loaded
         require_file(path)

@@ -32,9 +32,9 @@ def reproduce(
 
     Example: mambamatcher reproduce correlation sort-key features --budget 240 --root data
     """
-    from mambamatcher.analysis.results import write_table
-    from mambamatcher.analysis.tables import TABLES, Options
-    from mambamatcher.analysis.tables import reproduce as make
+    from mambamatcher.paper.results import write_table
+    from mambamatcher.paper.tables import TABLES, Options
+    from mambamatcher.paper.tables import reproduce as make
 
     if tables == ["list"]:
         titles = {name: table.quoted.title for name, table in TABLES.items()}

@@ -15,7 +15,7 @@ from mambamatcher.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mambamatcher.matcher import Matcher
+    from mambamatcher.matching.matcher import Matcher
 
 TOKEN_LENGTH = 16
 MIB = 2**20

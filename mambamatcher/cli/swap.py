@@ -28,12 +28,12 @@ def swap(
 
     Example: mambamatcher swap tabby.jpg white-cat.jpg --out swapped.png
     """
-    from mambamatcher.apps.edit import object_mask, read_layer, swap_texture
-    from mambamatcher.apps.flow import dense_flow
     from mambamatcher.cli.match import load_matcher
-    from mambamatcher.files import refuse_existing
-    from mambamatcher.images import load_image
-    from mambamatcher.results import check_picture_name, save_picture
+    from mambamatcher.io.atomic import refuse_existing
+    from mambamatcher.io.images import load_image
+    from mambamatcher.matching.result import check_picture_name, save_picture
+    from mambamatcher.tools.edit import object_mask, read_layer, swap_texture
+    from mambamatcher.tools.flow import dense_flow
 
     for path in (out, matched_out):  # before a model is loaded
         if path is not None:

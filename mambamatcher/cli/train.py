@@ -34,10 +34,10 @@ def train(
 
     Example: mambamatcher train --recipe vit-s --root data --out runs/vit-s --devices 2
     """
-    from mambamatcher.config import override
-    from mambamatcher.data.benchmarks import DATASETS, read_pairs
+    from mambamatcher.datasets.benchmarks import DATASETS, read_pairs
     from mambamatcher.errors import ConfigError
-    from mambamatcher.presets import PRESETS
+    from mambamatcher.model.config import override
+    from mambamatcher.model.presets import PRESETS
     from mambamatcher.training.data import TrainingPairs
     from mambamatcher.training.recipe import Recipe
     from mambamatcher.training.recipes import RECIPES, NamedRecipe

@@ -28,12 +28,12 @@ def warp(
 
     Example: mambamatcher warp cat.jpg other-cat.jpg --mask cat-mask.png --out other-mask.png
     """
-    from mambamatcher.apps.edit import carry_edit, carry_mask, carry_overlay, read_layer
-    from mambamatcher.apps.flow import TRUSTED, dense_flow
     from mambamatcher.cli.match import load_matcher
-    from mambamatcher.files import refuse_existing
-    from mambamatcher.images import load_image
-    from mambamatcher.results import check_picture_name, save_picture
+    from mambamatcher.io.atomic import refuse_existing
+    from mambamatcher.io.images import load_image
+    from mambamatcher.matching.result import check_picture_name, save_picture
+    from mambamatcher.tools.edit import carry_edit, carry_mask, carry_overlay, read_layer
+    from mambamatcher.tools.flow import TRUSTED, dense_flow
 
     modes = {"L": mask, "RGBA": overlay, "RGB": edit}
     given = [(mode, path) for mode, path in modes.items() if path is not None]

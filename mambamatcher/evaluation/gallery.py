@@ -12,8 +12,8 @@ from PIL import Image, ImageOps
 from mambamatcher.errors import InputError
 from mambamatcher.evaluation.score import correct_counts
 from mambamatcher.evaluation.table import Protocol, Table
-from mambamatcher.files import write_atomically
-from mambamatcher.images import load_image
+from mambamatcher.io.atomic import write_atomically
+from mambamatcher.io.images import load_image
 
 _WIDTH = 360
 _STYLE = """

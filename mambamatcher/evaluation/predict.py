@@ -11,11 +11,11 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 from PIL import Image
 
-from mambamatcher.data.images import ImageCache, read_image
-from mambamatcher.data.records import Pair
+from mambamatcher.datasets.decoding import ImageCache, read_image
+from mambamatcher.datasets.records import Pair
 from mambamatcher.errors import InputError
 from mambamatcher.evaluation.predictions import Header, PredictionFile, record
-from mambamatcher.evaluation.progress import track
+from mambamatcher.jobs.progress import track
 
 AHEAD = 4  # items decoded before they are asked for, so that a slow file does not hold up the model
 

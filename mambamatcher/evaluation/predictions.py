@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from mambamatcher.data.faults import check_kind, check_number, check_numbers, naming
-from mambamatcher.data.files import read_text
-from mambamatcher.data.records import AnnotatedImage, Pair
-from mambamatcher.data.sides import has_side, mirror_name
+from mambamatcher.datasets.faults import check_kind, check_number, check_numbers, naming
+from mambamatcher.datasets.left_right import has_side, mirror_name
+from mambamatcher.datasets.reading import read_text
+from mambamatcher.datasets.records import AnnotatedImage, Pair
 from mambamatcher.errors import InputError
-from mambamatcher.files import append_line, make_folder, open_lines, parse_json
-from mambamatcher.images import MAX_SIDE
+from mambamatcher.io.atomic import append_line, make_folder, open_lines, parse_json
+from mambamatcher.io.images import MAX_SIDE
 
 FORMAT = "mambamatcher-predictions"
 VERSION = 1

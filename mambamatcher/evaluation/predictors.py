@@ -8,8 +8,8 @@ import numpy as np
 from PIL import Image
 from torch import nn
 
-from mambamatcher.config import to_dict
-from mambamatcher.matcher import Matcher
+from mambamatcher.matching.matcher import Matcher
+from mambamatcher.model.config import to_dict
 
 
 class MatcherPredictor:

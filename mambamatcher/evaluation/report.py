@@ -8,16 +8,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from mambamatcher.data.faults import check_kind, check_number, naming
-from mambamatcher.data.files import read_json
+from mambamatcher.datasets.faults import check_kind, check_number, naming
+from mambamatcher.datasets.reading import read_json
 from mambamatcher.errors import InputError
 from mambamatcher.evaluation.markdown import markdown
+from mambamatcher.evaluation.pck import ALPHAS
 from mambamatcher.evaluation.predictions import Predictions
 from mambamatcher.evaluation.score import AVERAGES, Scores, score
 from mambamatcher.evaluation.slices import left_right, slices
 from mambamatcher.evaluation.table import Protocol, Table, make_table
-from mambamatcher.files import make_folder, write_atomically
-from mambamatcher.pck import ALPHAS
+from mambamatcher.io.atomic import make_folder, write_atomically
 
 FORMAT = "mambamatcher-evaluation"
 VERSION = 1

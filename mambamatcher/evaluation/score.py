@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from mambamatcher.evaluation.pck import ALPHAS, averages
 from mambamatcher.evaluation.table import Protocol, Table
-from mambamatcher.pck import ALPHAS, averages
 
 RESAMPLES = 1000
 AVERAGES = {

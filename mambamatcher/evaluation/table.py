@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mambamatcher.errors import InputError
-from mambamatcher.pck import REFERENCES, SCALES, Targets, relative_errors
+from mambamatcher.evaluation.pck import REFERENCES, SCALES, Targets, relative_errors
 
 Record = Mapping[str, Any]
 

@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mambamatcher.backbones import Backbone
-from mambamatcher.cache import DiskCache, digest
+from mambamatcher.matching.feature_store import DiskCache, digest
+from mambamatcher.model.backbones import Backbone
 
 Levels = list[Float[Tensor, "1 _ _ _"]]
 

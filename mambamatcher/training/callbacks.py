@@ -15,12 +15,12 @@ from lightning.pytorch.loggers import TensorBoardLogger
 from PIL import Image
 from torch import Tensor
 
-from mambamatcher.data.dataset import PairDataset, PairSample, collate
-from mambamatcher.geometry import unit_to_pixels
-from mambamatcher.images import to_bytes
+from mambamatcher.datasets.dataset import PairDataset, PairSample, collate
+from mambamatcher.io.drawing import draw_matches
+from mambamatcher.io.images import to_bytes
+from mambamatcher.model.geometry import unit_to_pixels
+from mambamatcher.model.transfer import point_probability, transfer_points
 from mambamatcher.training.module import VALIDATION_PCK, TrainingError, TrainingModule
-from mambamatcher.transfer import point_probability, transfer_points
-from mambamatcher.viz.matches import draw_matches
 
 LAST, BEST = "last.ckpt", "best.ckpt"
 

@@ -7,8 +7,8 @@ from typing import Any
 from lightning import LightningDataModule
 from torch.utils.data import DataLoader
 
-from mambamatcher.data.dataset import GroupDataset, PairDataset, collate, collate_groups
-from mambamatcher.data.records import Pair
+from mambamatcher.datasets.dataset import GroupDataset, PairDataset, collate, collate_groups
+from mambamatcher.datasets.records import Pair
 from mambamatcher.errors import ConfigError
 from mambamatcher.training.recipe import Recipe
 from mambamatcher.training.sampler import RoundSampler

@@ -9,16 +9,16 @@ from jaxtyping import Float
 from lightning import LightningModule
 from torch import Tensor
 
-from mambamatcher.data.dataset import PairBatch
+from mambamatcher.datasets.dataset import PairBatch
 from mambamatcher.errors import MambaMatcherError
-from mambamatcher.geometry import smallest_radius, unit_to_pixels
-from mambamatcher.losses import keypoint_loss, score_cross_entropy
-from mambamatcher.metrics import PCK
-from mambamatcher.model import Features, MambaMatcher
-from mambamatcher.pck import Targets
+from mambamatcher.evaluation.metric import PCK
+from mambamatcher.evaluation.pck import Targets
+from mambamatcher.model.geometry import smallest_radius, unit_to_pixels
+from mambamatcher.model.losses import keypoint_loss, score_cross_entropy
+from mambamatcher.model.mambamatcher import Features, MambaMatcher
+from mambamatcher.model.transfer import blend_rows, soft_sampler, transfer_points
 from mambamatcher.training.cache import FeatureCache, cached_levels
 from mambamatcher.training.recipe import Recipe
-from mambamatcher.transfer import blend_rows, soft_sampler, transfer_points
 
 VALIDATION_ALPHA = 0.10
 VALIDATION_PCK = "validation_pck"

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from mambamatcher.data.transforms import Augmentation
+from mambamatcher.datasets.transforms import Augmentation
 from mambamatcher.errors import ConfigError
-from mambamatcher.model import ModelConfig
+from mambamatcher.model.mambamatcher import ModelConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

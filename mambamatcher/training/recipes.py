@@ -3,15 +3,15 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mambamatcher.backbones import VitConfig
-from mambamatcher.backbones.focus import FOCUS
-from mambamatcher.correlation import LinearAggregation
-from mambamatcher.data.transforms import Augmentation
-from mambamatcher.features import FusedAggregation
-from mambamatcher.model import ModelConfig
+from mambamatcher.datasets.transforms import Augmentation
+from mambamatcher.model.backbones import VitConfig
+from mambamatcher.model.backbones.focus import FOCUS
+from mambamatcher.model.correlation import LinearAggregation
+from mambamatcher.model.features import FusedAggregation
+from mambamatcher.model.mambamatcher import ModelConfig
+from mambamatcher.model.transfer import Transfer
 from mambamatcher.registry import Registry
 from mambamatcher.training.recipe import Recipe
-from mambamatcher.transfer import Transfer
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,13 +15,13 @@ from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from lightning.pytorch.profilers import SimpleProfiler
 from lightning.pytorch.utilities import rank_zero_only
 
-from mambamatcher.backbones.weights import reading
-from mambamatcher.checkpoint import save_pretrained
-from mambamatcher.config import to_dict
 from mambamatcher.errors import ConfigError, InputError
-from mambamatcher.files import make_folder, parse_json, write_atomically
-from mambamatcher.metrics import PCK
-from mambamatcher.model import MambaMatcher
+from mambamatcher.evaluation.metric import PCK
+from mambamatcher.io.atomic import make_folder, parse_json, write_atomically
+from mambamatcher.model.backbones.weights import reading
+from mambamatcher.model.checkpoint import save_pretrained
+from mambamatcher.model.config import to_dict
+from mambamatcher.model.mambamatcher import MambaMatcher
 from mambamatcher.training.cache import FeatureCache
 from mambamatcher.training.callbacks import BEST, LAST, Pictures, Rounds, Saving, on_terminal, progress
 from mambamatcher.training.data import TrainingData, TrainingPairs

@@ -7,13 +7,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from mambamatcher.backbones import Backbone
-from mambamatcher.backbones.weights import StateDict, load_exactly, reading
-from mambamatcher.checkpoint import load_pretrained
-from mambamatcher.data.dataset import PairDataset
-from mambamatcher.data.records import Pair
+from mambamatcher.datasets.dataset import PairDataset
+from mambamatcher.datasets.records import Pair
 from mambamatcher.errors import ConfigError, WeightsError
-from mambamatcher.model import MambaMatcher
+from mambamatcher.model.backbones import Backbone
+from mambamatcher.model.backbones.weights import StateDict, load_exactly, reading
+from mambamatcher.model.checkpoint import load_pretrained
+from mambamatcher.model.mambamatcher import MambaMatcher
 
 PAIRS = 64  # whose pictures the principal components are of
 

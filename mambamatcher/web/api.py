@@ -6,8 +6,8 @@ import numpy as np
 from fastapi import APIRouter, File, Form, HTTPException, UploadFile
 from pydantic import Json
 
+from mambamatcher import __version__
 from mambamatcher.errors import InputError
-from mambamatcher.version import __version__
 from mambamatcher.web.schemas import (
     Health,
     Limits,

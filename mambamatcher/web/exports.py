@@ -8,8 +8,8 @@ from typing import Literal
 
 import numpy as np
 
-from mambamatcher.points import ABSENT, VISIBLE, PointSet, to_coco, to_csv
-from mambamatcher.viz.matches import draw_matches
+from mambamatcher.io.drawing import draw_matches
+from mambamatcher.io.points import ABSENT, VISIBLE, PointSet, to_coco, to_csv
 from mambamatcher.web.pictures import Picture
 from mambamatcher.web.schemas import DrawingRequest, NamedPoint
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from threading import Lock
 
-from mambamatcher.matcher import Matcher
+from mambamatcher.matching.matcher import Matcher
 from mambamatcher.registry import unknown
 
 

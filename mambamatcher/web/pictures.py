@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from mambamatcher.errors import InputError
-from mambamatcher.images import DECODING, load_image
+from mambamatcher.io.images import DECODING, load_image
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")  # Pillow's others start programs or are rarely tested
 SHOWN_SIDE = 1280  # several times what any model sees

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
-from mambamatcher.matcher import MatchResult
+from mambamatcher.matching.matcher import MatchResult
 from mambamatcher.web.pictures import Picture
 
 Point = tuple[FiniteFloat, FiniteFloat]

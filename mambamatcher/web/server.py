@@ -11,9 +11,9 @@ from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBearer
 from starlette.formparsers import MultiPartParser
 
+from mambamatcher import __version__
 from mambamatcher.errors import ConfigError, InputError, MambaMatcherError
-from mambamatcher.matcher import Matcher
-from mambamatcher.version import __version__
+from mambamatcher.matching.matcher import Matcher
 from mambamatcher.web import api, page
 from mambamatcher.web.guard import Guard
 from mambamatcher.web.models import Models

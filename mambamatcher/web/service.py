@@ -11,7 +11,7 @@ from fastapi import Depends, HTTPException, Request, Response, UploadFile
 from PIL import Image
 
 from mambamatcher.errors import InputError
-from mambamatcher.matcher import MatchResult
+from mambamatcher.matching.matcher import MatchResult
 from mambamatcher.web.guard import COOKIE, find_session
 from mambamatcher.web.models import Models
 from mambamatcher.web.pictures import Picture, decode, label

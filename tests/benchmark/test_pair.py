@@ -8,9 +8,9 @@ import torch
 from torch.testing import assert_close
 
 from mambamatcher import MambaMatcher, presets
-from mambamatcher.backbones import EfficientNetLiteConfig
 from mambamatcher.benchmark import pair_report
 from mambamatcher.benchmark.gallery import benchmark_gallery
+from mambamatcher.benchmark.measurement import circumstances
 from mambamatcher.benchmark.pair import (
     WHOLE,
     Process,
@@ -21,11 +21,11 @@ from mambamatcher.benchmark.pair import (
     operations,
     random_model,
 )
-from mambamatcher.checkpoint import save_pretrained
-from mambamatcher.correlation import correlation_map
 from mambamatcher.errors import InputError
-from mambamatcher.measure import circumstances
-from mambamatcher.transfer import transfer_points
+from mambamatcher.model.backbones import EfficientNetLiteConfig
+from mambamatcher.model.checkpoint import save_pretrained
+from mambamatcher.model.correlation import correlation_map
+from mambamatcher.model.transfer import transfer_points
 
 STRAIGHTFORWARD = Path(__file__).parents[2] / "benchmarks" / "straightforward.py"
 

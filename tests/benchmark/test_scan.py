@@ -5,10 +5,10 @@ from typer.testing import CliRunner
 
 from mambamatcher.benchmark.contestants import OURS, REFINEMENT
 from mambamatcher.benchmark.growth import Growth, benchmark_growth
+from mambamatcher.benchmark.measurement import circumstances, measure
 from mambamatcher.benchmark.report import as_markdown
 from mambamatcher.benchmark.scan import BOTH, FORWARD, Report, Row
 from mambamatcher.cli.benchmark import app
-from mambamatcher.measure import circumstances, measure
 
 
 def test_a_small_run_names_every_contestant_with_time_and_circumstances(monkeypatch, tmp_path):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from mambamatcher.data.benchmarks import read_pairs
-from mambamatcher.evaluation.run import Request
-from tests.data import releases
+from mambamatcher.datasets.benchmarks import read_pairs
+from mambamatcher.evaluation.evaluate import Request
+from tests.datasets import releases
 
 
 @pytest.fixture(autouse=True, scope="package")

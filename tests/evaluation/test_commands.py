@@ -35,7 +35,7 @@ def write(path, pairs, offset):
     return path
 
 
-@pytest.mark.filterwarnings("ignore::mambamatcher.matcher.UntrainedWarning")
+@pytest.mark.filterwarnings("ignore::mambamatcher.matching.matcher.UntrainedWarning")
 def test_model_is_evaluated_and_everything_is_written(run, tmp_path):
     out = tmp_path / "out"
     result = run(
@@ -63,8 +63,8 @@ def test_predictions_of_others_are_evaluated_and_compared(run, pairs, tmp_path):
 
 
 def test_progress_is_plain_lines_on_standard_error_where_there_is_no_terminal(root, tmp_path, capsys):
-    from mambamatcher.evaluation.run import Request
-    from mambamatcher.evaluation.run import evaluate as run_evaluation
+    from mambamatcher.evaluation.evaluate import Request
+    from mambamatcher.evaluation.evaluate import evaluate as run_evaluation
 
     run_evaluation(Offset(), Request(dataset="spair", split="test", root=root, output=tmp_path / "out"))
     captured = capsys.readouterr()

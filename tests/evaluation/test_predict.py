@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from mambamatcher.errors import InputError
+from mambamatcher.evaluation.evaluate import PREDICTIONS, evaluate, rescore
 from mambamatcher.evaluation.predict import Predictor, complete, predict
 from mambamatcher.evaluation.predictions import Header, read_predictions, record
-from mambamatcher.evaluation.run import PREDICTIONS, evaluate, rescore
 from tests.evaluation.conftest import Offset, Stopping
 
 HEADER = Header(model="m", configuration={}, dataset="spair", split="test", reference="bbox", fingerprint="f", pairs=2)

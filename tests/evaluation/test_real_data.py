@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from mambamatcher import Matcher
+from mambamatcher.evaluation.evaluate import Request, evaluate
 from mambamatcher.evaluation.predictors import MatcherPredictor
-from mambamatcher.evaluation.run import Request, evaluate
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 

@@ -9,8 +9,8 @@ from rich.console import Console
 
 from mambamatcher.errors import InputError
 from mambamatcher.evaluation.console import print_report
+from mambamatcher.evaluation.evaluate import GALLERY, evaluate
 from mambamatcher.evaluation.report import read_report
-from mambamatcher.evaluation.run import GALLERY, evaluate
 from tests.evaluation.conftest import Offset
 
 
@@ -56,9 +56,9 @@ def test_table_on_the_terminal_labels_every_protocol(report):
 
 
 def test_fingerprint_changes_with_annotations_and_pixels_but_not_with_the_place(root, request_, tmp_path):
-    from mambamatcher.data.benchmarks import read_pairs
-    from mambamatcher.data.fingerprint import fingerprint
-    from tests.data import releases
+    from mambamatcher.datasets.benchmarks import read_pairs
+    from mambamatcher.datasets.fingerprint import fingerprint
+    from tests.datasets import releases
 
     before = fingerprint(read_pairs("spair", "test", root).pairs)
     moved = (root / "SPair-71k").rename(tmp_path / "elsewhere")

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from mambamatcher.evaluation.metric import PCK
+from mambamatcher.evaluation.pck import ALPHAS
 from mambamatcher.evaluation.score import bootstrap_weights, score
 from mambamatcher.evaluation.slices import left_right, slices
 from mambamatcher.evaluation.table import Protocol, make_table
-from mambamatcher.metrics import PCK
-from mambamatcher.pck import ALPHAS
 
 BBOX = Protocol("bbox", "isotropic")
 

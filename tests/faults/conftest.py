@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.apps.conftest import picture
-from tests.data import releases
+from tests.datasets import releases
+from tests.tools.conftest import picture
 
 TARGETS = 24
 PAIRS = 24

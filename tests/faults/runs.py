@@ -14,15 +14,15 @@ from pathlib import Path
 
 import torch
 
-from mambamatcher.apps.propagate import propagate, read_references
-from mambamatcher.data.benchmarks import read_pairs  # noqa: F401  imported here, so that no child has to
+from mambamatcher.datasets.benchmarks import read_pairs  # noqa: F401  imported here, so that no child has to
+from mambamatcher.evaluation.evaluate import Request, evaluate
 from mambamatcher.evaluation.predictors import MatcherPredictor
-from mambamatcher.evaluation.run import Request, evaluate
-from mambamatcher.matcher import Matcher
-from mambamatcher.scale.engine import LocalEngine, RayEngine
-from mambamatcher.scale.run import predict_with
-from mambamatcher.scale.run import propagate as propagate_parts
-from mambamatcher.scale.sources import read_source
+from mambamatcher.jobs.engines import LocalEngine, RayEngine
+from mambamatcher.jobs.source import read_source
+from mambamatcher.matching.matcher import Matcher
+from mambamatcher.tools.propagate import propagate, read_references
+from mambamatcher.tools.sharded import predict_with
+from mambamatcher.tools.sharded import propagate as propagate_parts
 
 SEEDS = range(int(os.environ.get("FAULT_SEEDS", "1")))  # each kills at other points
 EVERYTHING = "**/*"

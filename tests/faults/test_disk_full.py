@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from mambamatcher.apps.journal import Journal, read_journal
 from mambamatcher.errors import InputError
 from mambamatcher.evaluation.predictions import Header, PredictionFile, read_predictions
-from mambamatcher.files import write_atomically
-from mambamatcher.scale.engine import LocalEngine, run_missing
-from mambamatcher.scale.parts import Part, plan, read_lines, write_lines
+from mambamatcher.io.atomic import write_atomically
+from mambamatcher.jobs.engines import LocalEngine, run_missing
+from mambamatcher.jobs.journal import Journal, read_journal
+from mambamatcher.jobs.shards import Part, plan, read_lines, write_lines
 
 SIDE = {"path": "a.jpg", "size": [30, 20], "bbox": None, "flip": False}
 KEYPOINTS = ("source_points", "target_points", "predicted", "mirrored_points")
@@ -91,7 +91,7 @@ def test_a_file_that_finds_no_room_leaves_the_one_before_and_no_other(tmp_path, 
     path.write_text("before")
     with pytest.raises(InputError, match="No space left on device"):
         write_atomically(path, full, overwrite=True)
-    monkeypatch.setattr("mambamatcher.files.NamedTemporaryFile", full)  # not even room for an empty file
+    monkeypatch.setattr("mambamatcher.io.atomic.NamedTemporaryFile", full)  # not even room for an empty file
     with pytest.raises(InputError, match="No space left on device"):
         write_atomically(path, lambda _: None, overwrite=True)
     assert path.read_text() == "before"

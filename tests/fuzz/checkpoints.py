@@ -14,8 +14,8 @@ from pathlib import Path
 import torch
 
 from mambamatcher import MambaMatcher, presets
-from mambamatcher.backbones.weights import read_state_dict
-from mambamatcher.checkpoint import CONFIG, WEIGHTS, load_pretrained, save_pretrained
+from mambamatcher.model.backbones.weights import read_state_dict
+from mambamatcher.model.checkpoint import CONFIG, WEIGHTS, load_pretrained, save_pretrained
 from tests.fuzz.damage import Rng, damaged_bytes, damaged_json, pick
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from mambamatcher.images import MAX_PIXELS, load_image, resize_square, to_bytes
+from mambamatcher.io.images import MAX_PIXELS, load_image, resize_square, to_bytes
 from mambamatcher.web.pictures import decode
 from tests.fuzz.damage import Rng, damaged_bytes, pick
 

@@ -14,15 +14,15 @@ import pyarrow.parquet
 import torch
 from PIL import Image
 
-from mambamatcher.apps.journal import Journal
-from mambamatcher.config import to_dict
-from mambamatcher.data.records import AnnotatedImage, Pair
+from mambamatcher.datasets.records import AnnotatedImage, Pair
 from mambamatcher.evaluation.compare import compare
 from mambamatcher.evaluation.predictions import Header, PredictionFile, Predictions, read_predictions, record
 from mambamatcher.evaluation.report import make_report, read_report
-from mambamatcher.presets import tiny
-from mambamatcher.scale.parts import plan, read_lines, write_lines
-from mambamatcher.scale.sources import pictures, read_source
+from mambamatcher.jobs.journal import Journal
+from mambamatcher.jobs.shards import plan, read_lines, write_lines
+from mambamatcher.jobs.source import pictures, read_source
+from mambamatcher.model.config import to_dict
+from mambamatcher.model.presets import tiny
 from mambamatcher.training.callbacks import LAST
 from mambamatcher.training.recipe import Recipe
 from mambamatcher.training.run import RECIPE, find_run

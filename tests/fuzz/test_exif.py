@@ -9,15 +9,15 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from mambamatcher import MambaMatcher, Matcher, presets
-from mambamatcher.apps.propagate import carry_points, read_references
 from mambamatcher.cli import app
-from mambamatcher.data.benchmarks import read_pairs
-from mambamatcher.data.dataset import PairDataset
-from mambamatcher.data.images import read_image
+from mambamatcher.datasets.benchmarks import read_pairs
+from mambamatcher.datasets.dataset import PairDataset
+from mambamatcher.datasets.decoding import read_image
+from mambamatcher.tools.propagate import carry_points, read_references
 from mambamatcher.web.pictures import decode
-from tests.apps.conftest import picture
-from tests.data import releases
+from tests.datasets import releases
 from tests.fuzz.pictures import ORIENTATION, STORED, encode
+from tests.tools.conftest import picture
 
 
 def sideways(upright: Image.Image, path) -> None:

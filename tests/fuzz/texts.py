@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
-from mambamatcher.checkpoint import read_config
-from mambamatcher.confidence import load_calibration
-from mambamatcher.config import from_dict, override, to_dict
-from mambamatcher.data.benchmarks import read_pairs
-from mambamatcher.points import check_points, make_points, read_annotations, read_points, to_coco, write_points
-from mambamatcher.presets import PRESETS
-from tests.data import releases
+from mambamatcher.datasets.benchmarks import read_pairs
+from mambamatcher.io.points import check_points, make_points, read_annotations, read_points, to_coco, write_points
+from mambamatcher.matching.confidence import load_calibration
+from mambamatcher.model.checkpoint import read_config
+from mambamatcher.model.config import from_dict, override, to_dict
+from mambamatcher.model.presets import PRESETS
+from tests.datasets import releases
 from tests.fuzz.damage import ODD_VALUES, Rng, damaged_bytes, damaged_json, pick
 
 Action = Callable[[], None]
@@ -133,7 +133,7 @@ def _same(config: object) -> None:
 
 
 def calibration(rng: Rng, folder: Path) -> tuple[str, Action]:
-    from mambamatcher.confidence import Calibration
+    from mambamatcher.matching.confidence import Calibration
 
     (folder / "calibration.json").write_text(
         damaged_json(rng, to_dict(Calibration())), encoding="utf-8", errors="surrogateescape"

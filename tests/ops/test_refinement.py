@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from mambamatcher.errors import InputError
-from mambamatcher.layers.mamba import Mamba, MambaSettings
+from mambamatcher.model.layers.mamba import Mamba, MambaSettings
 from mambamatcher.ops.ordering import stable_argsort
 from mambamatcher.ops.refinement import PIECE, BlockWeights, Head, refine
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from mambamatcher import presets
-from mambamatcher.analysis.complexity import stages
-from mambamatcher.correlation import Conv4dAggregation, FastFormerAggregation, SimilarityScanAggregation
-from mambamatcher.geometry import smallest_radius
-from mambamatcher.model import build_untrained, count_parameters
+from mambamatcher.benchmark.complexity import stages
+from mambamatcher.model.correlation import Conv4dAggregation, FastFormerAggregation, SimilarityScanAggregation
+from mambamatcher.model.geometry import smallest_radius
+from mambamatcher.model.mambamatcher import build_untrained, count_parameters
 
 LEVELS = 16
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from mambamatcher.data.synthetic import SyntheticPairs
-from mambamatcher.data.voc_keypoints import held_out
+from mambamatcher.datasets.synthetic import SyntheticPairs
+from mambamatcher.datasets.voc_keypoints import held_out
 
 
 def write_photos(folder: Path, count: int, *, kept_out: int, size: int = 84) -> None:

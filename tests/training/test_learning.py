@@ -3,11 +3,11 @@
 import torch
 
 from mambamatcher import presets
-from mambamatcher.config import override
-from mambamatcher.data.benchmarks import read_pairs
-from mambamatcher.data.dataset import PairBatch, PairDataset, collate
-from mambamatcher.metrics import PCK
-from mambamatcher.model import MambaMatcher
+from mambamatcher.datasets.benchmarks import read_pairs
+from mambamatcher.datasets.dataset import PairBatch, PairDataset, collate
+from mambamatcher.evaluation.metric import PCK
+from mambamatcher.model.config import override
+from mambamatcher.model.mambamatcher import MambaMatcher
 from mambamatcher.training.module import TrainingModule
 from mambamatcher.training.recipe import Recipe
 

@@ -10,20 +10,20 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from mambamatcher import presets
-from mambamatcher.backbones import EfficientNetLiteConfig, VitConfig
-from mambamatcher.checkpoint import save_pretrained
-from mambamatcher.config import override
 from mambamatcher.errors import ConfigError
-from mambamatcher.geometry import grid_centres
-from mambamatcher.losses import score_cross_entropy
-from mambamatcher.metrics import PCK
-from mambamatcher.model import MambaMatcher
+from mambamatcher.evaluation.metric import PCK
+from mambamatcher.model.backbones import EfficientNetLiteConfig, VitConfig
+from mambamatcher.model.checkpoint import save_pretrained
+from mambamatcher.model.config import override
+from mambamatcher.model.geometry import grid_centres
+from mambamatcher.model.losses import score_cross_entropy
+from mambamatcher.model.mambamatcher import MambaMatcher
+from mambamatcher.model.transfer import soft_sampler
 from mambamatcher.training.cache import FeatureCache, cached_levels
 from mambamatcher.training.module import TrainingModule
 from mambamatcher.training.recipe import Recipe
 from mambamatcher.training.sampler import RoundSampler
 from mambamatcher.training.start import begin_with, principal_projections
-from mambamatcher.transfer import soft_sampler
 
 TINY = VitConfig(name="dinov2-tiny", layers=(1, 3), weights="random")
 

@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from mambamatcher.config import from_dict, to_dict
-from mambamatcher.data.benchmarks import DATASETS
-from mambamatcher.model import build_untrained
+from mambamatcher.datasets.benchmarks import DATASETS
+from mambamatcher.model.config import from_dict, to_dict
+from mambamatcher.model.mambamatcher import build_untrained
 from mambamatcher.training.recipe import Recipe
 from mambamatcher.training.recipes import RECIPES
 

@@ -67,7 +67,7 @@ def validation(run) -> list[float]:
 
 
 def test_two_processes_take_the_steps_of_one_and_measure_the_same(photos, tmp_path):
-    """With a cache of features that both use; without one, tests/scale/test_torchrun.py compares the weights."""
+    """With a cache of features that both use; without one, tests/jobs/test_torchrun.py compares the weights."""
     recipe = ("steps=2", "round_steps=2", "effective_batch=4", "augment=false", "cache_gigabytes=1")
     finish(command(photos, tmp_path / "one", *recipe, "batch_size=4"))
     two = ("--devices", "2", "--accelerator", "cpu", "batch_size=2")

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from mambamatcher import Matcher, presets
-from mambamatcher.config import override
-from mambamatcher.data.benchmarks import read_pairs
+from mambamatcher.datasets.benchmarks import read_pairs
 from mambamatcher.errors import ConfigError, InputError, WeightsError
-from mambamatcher.model import MambaMatcher
+from mambamatcher.model.config import override
+from mambamatcher.model.mambamatcher import MambaMatcher
 from mambamatcher.training.callbacks import LAST
 from mambamatcher.training.data import TrainingPairs
 from mambamatcher.training.module import TrainingError, TrainingModule

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mambamatcher.matcher import Matcher
+from mambamatcher.matching.matcher import Matcher
 
 pytest.importorskip("fastapi", reason="the web extra is not installed")
 from fastapi.testclient import TestClient

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mambamatcher.points import read_annotations
+from mambamatcher.io.points import read_annotations
 from tests.web.conftest import add, picture
 
 POINTS = [[10, 20], [30.5, 4]]

@@ -13,7 +13,7 @@ playwright = pytest.importorskip("playwright.sync_api", reason="the browser is d
 
 from PIL import Image  # noqa: E402
 
-from mambamatcher.matcher import Matcher  # noqa: E402
+from mambamatcher.matching.matcher import Matcher  # noqa: E402
 from mambamatcher.web.page import SAMPLE  # noqa: E402
 from mambamatcher.web.server import create_app  # noqa: E402
 from mambamatcher.web.settings import Settings  # noqa: E402

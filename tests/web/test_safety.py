@@ -10,7 +10,7 @@ import zlib
 
 import pytest
 
-from mambamatcher.matcher import Matcher
+from mambamatcher.matching.matcher import Matcher
 from mambamatcher.web import page
 from mambamatcher.web.pictures import decode, label
 from mambamatcher.web.sessions import SessionStore

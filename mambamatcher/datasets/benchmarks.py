@@ -1,0 +1,145 @@
+"""The benchmarks by name: where each is found, how it is read and what its papers measure."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mambamatcher.datasets.ap10k import read_ap10k
+from mambamatcher.datasets.decoding import without_bad_images
+from mambamatcher.datasets.faults import Faults
+from mambamatcher.datasets.pf_pascal import read_pf_pascal
+from mambamatcher.datasets.pf_willow import read_pf_willow
+from mambamatcher.datasets.reading import data_root
+from mambamatcher.datasets.records import Pair
+from mambamatcher.datasets.rendered import PAIRS as RENDERED
+from mambamatcher.datasets.rendered import read_synthetic
+from mambamatcher.datasets.spair import read_spair
+from mambamatcher.datasets.spair_u import read_spair_u
+from mambamatcher.datasets.voc_keypoints import PAIRS, read_voc, read_voc_instances, read_voc_keypoints
+from mambamatcher.errors import InputError
+from mambamatcher.registry import Registry, unknown
+
+
+@dataclass(frozen=True, kw_only=True)
+class Benchmark:
+    """One benchmark: its parser, the number of pairs its authors give by split, and how to get it.
+
+    `reference` is what its papers measure the threshold against; a `rendered` one needs no folder.
+    """
+
+    parse: Callable[[Path, str, Faults], Sequence[Pair]]
+    splits: Mapping[str, int | None]
+    reference: str = "bbox"
+    rendered: bool = False
+    folders: tuple[str, ...]
+    get: str
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The pairs of one split, and what was left out of it with the reason."""
+
+    pairs: Sequence[Pair]
+    skipped: list[str]
+
+
+DATASETS: Registry[Benchmark] = Registry("dataset")
+
+_SPAIR_GET = "https://cvlab.postech.ac.kr/research/SPair-71k/data/SPair-71k.tar.gz (unpack it under the data folder)"
+_VOC_GET = "PASCAL VOC 2011 photos with the Berkeley keypoints, prepared as annotations.json and images/<class>/*.jpg"
+
+DATASETS.register("spair")(
+    Benchmark(
+        parse=read_spair,
+        splits={"trn": 53_340, "val": 5_384, "test": 12_234, "trn-small": None, "val-small": None, "test-small": None},
+        folders=("SPair-71k",),
+        get=_SPAIR_GET,
+    )
+)
+DATASETS.register("spair-u")(
+    Benchmark(
+        parse=read_spair_u,
+        splits={"test": None},
+        folders=("SPair-U",),
+        get="https://groups.inf.ed.ac.uk/hbilen-data/data/JamaisVuData/SPair-U.zip, unpacked beside SPair-71k",
+    )
+)
+DATASETS.register("pf-pascal")(
+    Benchmark(
+        parse=read_pf_pascal,
+        splits={"trn": 2_940, "val": 308, "test": 299, "trn-noleak": None},
+        reference="img",
+        folders=("PF-PASCAL", "PF-dataset-PASCAL"),
+        get=(
+            "images and .mat files: https://www.di.ens.fr/willow/research/proposalflow/dataset/PF-dataset-PASCAL.zip; "
+            "the pair lists are not in it: take trn_pairs.csv, val_pairs.csv and test_pairs.csv from NCNet's repository"
+        ),
+    )
+)
+DATASETS.register("pf-willow")(
+    Benchmark(
+        parse=read_pf_willow,
+        splits={"test": 900},
+        reference="bbox-kp",
+        folders=("PF-WILLOW", "PF-dataset"),
+        get="https://www.di.ens.fr/willow/research/proposalflow/, with test_pairs.csv from NCNet's repository",
+    )
+)
+DATASETS.register("voc-keypoints")(
+    Benchmark(
+        parse=read_voc_keypoints,
+        splits={"trn": PAIRS["trn"], "selection": None, "trn-seen": PAIRS["trn-seen"], "selection-unseen": None},
+        folders=("VOC2011-keypoints",),
+        get=_VOC_GET,
+    )
+)
+DATASETS.register("voc-instances")(
+    Benchmark(
+        parse=read_voc_instances,
+        splits=PAIRS,
+        folders=("VOC2011-instances",),
+        get=_VOC_GET,
+    )
+)
+DATASETS.register("voc")(
+    Benchmark(
+        parse=read_voc,
+        splits=PAIRS,
+        folders=("VOC2011-keypoints", "VOC2011-instances"),
+        get=_VOC_GET,
+    )
+)
+DATASETS.register("ap10k")(
+    Benchmark(
+        parse=read_ap10k,
+        splits=dict.fromkeys(
+            ("trn", "val", "test", "val-cross-species", "val-cross-family", "test-cross-species", "test-cross-family")
+        ),
+        folders=("ap-10k", "AP-10K"),
+        get="https://github.com/AlexTheBad/AP-10K, then GeoAware-SC's preparation script for the published pairs",
+    )
+)
+DATASETS.register("synthetic")(
+    Benchmark(parse=read_synthetic, splits=RENDERED, rendered=True, folders=(), get="it is rendered, nothing to get")
+)
+
+
+def read_pairs(
+    dataset: str, split: str, root: Path | None = None, *, skip_bad: bool = False, check_images: bool = True
+) -> Reading:
+    """Read one split; bad items stop the reading, or are listed in the result when they are to be skipped.
+
+    With `check_images` every image is decoded once before anything is returned, so none fails later.
+    """
+    benchmark = DATASETS[dataset]
+    if split not in benchmark.splits:
+        raise unknown(f"split of {dataset}", split, benchmark.splits)
+    faults = Faults()
+    folder = Path() if benchmark.rendered else data_root(root)
+    pairs = benchmark.parse(folder, split, faults)
+    if check_images and not benchmark.rendered:
+        pairs = without_bad_images(pairs, faults)
+    faults.settle(skip_bad)
+    if not pairs:
+        raise InputError(f"{dataset} {split} has no usable pair under {folder}")
+    return Reading(pairs, faults.messages)

@@ -1,0 +1,235 @@
+"""One dataset for every benchmark: pairs of squared pictures with their shared keypoints in the unit frame."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import partial
+from itertools import permutations
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int, UInt8
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from mambamatcher.datasets.decoding import CACHE_BYTES, ImageCache, frame_size, read_image, to_square
+from mambamatcher.datasets.records import AnnotatedImage, Pair, shared_names
+from mambamatcher.datasets.sampling import SHARED, by_category
+from mambamatcher.datasets.transforms import Augmentation, View
+from mambamatcher.model.geometry import pixels_to_unit
+
+Sample = TypeVar("Sample")
+
+
+@dataclass(frozen=True)
+class PairSample:
+    """One pair as tensors; pictures in [0, 1], points in the unit frame, sizes and box in original pixels.
+
+    A size is the one the unit frame spans; where the benchmark gives no box, `box_present` is false.
+    """
+
+    index: int
+    category: str
+    source_image: Float[Tensor, "3 side side"]
+    target_image: Float[Tensor, "3 side side"]
+    source_points: Float[Tensor, "keypoint 2"]
+    target_points: Float[Tensor, "keypoint 2"]
+    source_size: Int[Tensor, "2"]
+    target_size: Int[Tensor, "2"]
+    target_box: Float[Tensor, "4"]
+    box_present: bool
+
+
+@dataclass(frozen=True)
+class PairBatch:
+    """Pairs stacked; keypoints are padded to the longest list and `present` says which are real.
+
+    A picture that several pairs share is there once: `source` and `target` are each pair's places in `images`.
+    """
+
+    index: Int[Tensor, " batch"]
+    category: list[str]
+    images: Float[Tensor, "image 3 side side"]
+    source: Int[Tensor, " batch"]
+    target: Int[Tensor, " batch"]
+    source_points: Float[Tensor, "batch keypoint 2"]
+    target_points: Float[Tensor, "batch keypoint 2"]
+    present: Bool[Tensor, "batch keypoint"]
+    source_size: Int[Tensor, "batch 2"]
+    target_size: Int[Tensor, "batch 2"]
+    target_box: Float[Tensor, "batch 4"]
+    box_present: Bool[Tensor, " batch"]
+
+    def to_target_pixels(self, points: Float[Tensor, "batch keypoint 2"]) -> Float[Tensor, "batch keypoint 2"]:
+        """Move points from the unit frame to each target's original pixels, where metrics are taken."""
+        return (points + 1.0) * (self.target_size[:, None] / 2.0)
+
+    def to(self, device: torch.device | str) -> "PairBatch":
+        """Move every tensor to a device."""
+        moved: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        for name, value in moved.items():
+            moved[name] = value.to(device) if isinstance(value, Tensor) else value
+        return PairBatch(**moved)
+
+
+class _Seeded(Dataset[Sample]):
+    """Pairs of any benchmark, decoded once and augmented by seed, epoch and index, whichever worker does it.
+
+    Where several `sides` are given, epochs take them in turn.
+    """
+
+    def __init__(
+        self,
+        pairs: Sequence[Pair],
+        sides: int | Sequence[int],
+        augmentation: Augmentation | None = None,
+        *,
+        seed: int = 0,
+        keep_aspect: bool = False,
+        cache_bytes: int = CACHE_BYTES,
+    ) -> None:
+        self.pairs = pairs
+        self.sides = (sides,) if isinstance(sides, int) else tuple(sides)
+        self.augmentation = augmentation
+        self.seed = seed
+        self.keep_aspect = keep_aspect
+        # in shared memory, so workers that live on see the new epoch
+        self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
+        self._photos = ImageCache(read_image, cache_bytes)
+        self._squares = [
+            ImageCache(partial(_square, side=side, keep_aspect=keep_aspect), cache_bytes // len(self.sides))
+            for side in self.sides
+        ]
+
+    def set_epoch(self, epoch: int) -> None:
+        """Draw the augmentations of this epoch from now on, at its side."""
+        self._epoch.fill_(epoch)
+
+    @property
+    def _turn(self) -> int:
+        """Which of the sides this epoch has."""
+        return int(self._epoch) % len(self.sides)
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def _generator(self, index: int) -> np.random.Generator:
+        return np.random.default_rng([self.seed, int(self._epoch), index])
+
+    def _plain(self, image: AnnotatedImage) -> Float[Tensor, "3 side side"]:
+        return _floats(self._squares[self._turn][image])
+
+    def _view(self, image: AnnotatedImage) -> View:
+        return View(self._photos[image], image)
+
+    def _changed(self, view: View) -> Float[Tensor, "3 side side"]:
+        return _floats(to_square(view.image, self.sides[self._turn], self.keep_aspect))
+
+    def _sample(self, index: int, pair: Pair, source: Tensor, target: Tensor) -> PairSample:
+        points = pair.points()
+        sizes = [frame_size(image.size, self.keep_aspect) for image in (pair.source, pair.target)]
+        return PairSample(
+            index=index,
+            category=pair.category,
+            source_image=source,
+            target_image=target,
+            source_points=pixels_to_unit(torch.from_numpy(points[0]).float(), sizes[0]),
+            target_points=pixels_to_unit(torch.from_numpy(points[1]).float(), sizes[1]),
+            source_size=torch.tensor(sizes[0]),
+            target_size=torch.tensor(sizes[1]),
+            target_box=_box(pair.target),
+            box_present=pair.target.bbox is not None,
+        )
+
+
+class PairDataset(_Seeded[PairSample]):
+    """The listed pairs, one by one."""
+
+    def __getitem__(self, index: int) -> PairSample:
+        pair = self.pairs[index]
+        if self.augmentation is None:
+            return self._sample(index, pair, self._plain(pair.source), self._plain(pair.target))
+        views = self.augmentation(self._view(pair.source), self._view(pair.target), self._generator(index))
+        changed = Pair(pair.name, views[0].annotated, views[1].annotated, pair.category)
+        return self._sample(index, changed, self._changed(views[0]), self._changed(views[1]))
+
+
+class GroupDataset(_Seeded[list[PairSample]]):
+    """Each listed pair joined by other pictures of its category, and every ordered pair among them.
+
+    A network sees n pictures and learns from up to n (n - 1) pairs. Each picture is changed once for all its pairs.
+    """
+
+    def __init__(
+        self,
+        pairs: Sequence[Pair],
+        sides: int | Sequence[int],
+        augmentation: Augmentation | None,
+        *,
+        images: int,
+        seed: int,
+    ) -> None:
+        super().__init__(pairs, sides, augmentation, seed=seed)
+        self.images = images
+        known = {(image.path, image.category): image for pair in pairs for image in (pair.source, pair.target)}
+        self._company = by_category(list(known.values()))
+
+    def __getitem__(self, index: int) -> list[PairSample]:
+        first, generator = self.pairs[index], self._generator(index)
+        others = [each for each in self._company[first.category] if each not in (first.source, first.target)]
+        drawn = generator.permutation(len(others))[: self.images - 2]
+        members = [first.source, first.target, *(others[number] for number in drawn)]
+        if self.augmentation is None:
+            pictures = [self._plain(member) for member in members]
+        else:
+            views = self.augmentation.group([self._view(member) for member in members], generator)
+            members = [view.annotated for view in views]
+            pictures = [self._changed(view) for view in views]
+        enough = min(SHARED, len(first.names))
+        return [
+            self._sample(index, Pair(first.name, source, target, first.category), pictures[i], pictures[j])
+            for (i, source), (j, target) in permutations(enumerate(members), 2)
+            if len(shared_names(source, target)) >= enough
+        ]
+
+
+def collate(samples: Sequence[PairSample]) -> PairBatch:
+    """Stack samples; padding is zero and marked absent, and a tensor that samples share is stacked once."""
+    counts = torch.tensor([len(sample.source_points) for sample in samples])
+    images = {id(image): image for sample in samples for image in (sample.source_image, sample.target_image)}
+    place = {key: number for number, key in enumerate(images)}
+    return PairBatch(
+        index=torch.tensor([sample.index for sample in samples]),
+        category=[sample.category for sample in samples],
+        images=torch.stack(list(images.values())),
+        source=torch.tensor([place[id(sample.source_image)] for sample in samples]),
+        target=torch.tensor([place[id(sample.target_image)] for sample in samples]),
+        source_points=_padded([sample.source_points for sample in samples]),
+        target_points=_padded([sample.target_points for sample in samples]),
+        present=torch.arange(int(counts.max())) < counts[:, None],
+        source_size=torch.stack([sample.source_size for sample in samples]),
+        target_size=torch.stack([sample.target_size for sample in samples]),
+        target_box=torch.stack([sample.target_box for sample in samples]),
+        box_present=torch.tensor([sample.box_present for sample in samples]),
+    )
+
+
+def collate_groups(groups: Sequence[list[PairSample]]) -> PairBatch:
+    """Stack all pairs of some groups."""
+    return collate([sample for group in groups for sample in group])
+
+
+def _floats(square: UInt8[Tensor, "3 side side"]) -> Float[Tensor, "3 side side"]:
+    return square.float().div_(255.0)
+
+
+def _square(image: AnnotatedImage, side: int, keep_aspect: bool) -> UInt8[Tensor, "3 side side"]:
+    return to_square(read_image(image), side, keep_aspect)
+
+
+def _padded(points: list[Tensor]) -> Float[Tensor, "batch keypoint 2"]:
+    return torch.nn.utils.rnn.pad_sequence(points, batch_first=True)
+
+
+def _box(image: AnnotatedImage) -> Float[Tensor, "4"]:
+    return torch.tensor(image.bbox or (0.0, 0.0, 0.0, 0.0), dtype=torch.float32)

@@ -1,0 +1,83 @@
+"""Reading the files of a release: every fault becomes an `InputError` with the file's name."""
+
+import csv
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mambamatcher.datasets.faults import naming
+from mambamatcher.datasets.matlab import read_arrays
+from mambamatcher.errors import InputError
+from mambamatcher.io.atomic import parse_json
+
+ROOT_VARIABLE = "MAMBAMATCHER_DATA"
+
+
+def data_root(root: Path | None) -> Path:
+    """Return the folder of the benchmarks: the one given, or the one `MAMBAMATCHER_DATA` names."""
+    named = root or os.environ.get(ROOT_VARIABLE)
+    if not named:
+        raise InputError(f"no data folder was given: use --root or set {ROOT_VARIABLE}")
+    folder = Path(named).expanduser().absolute()  # for workers that run in another folder
+    if not folder.is_dir():
+        raise InputError(f"the data folder {folder} does not exist")
+    return folder
+
+
+def locate(root: Path, *names: str) -> Path:
+    """Return the benchmark's own folder: one of `names` under the root, or the root itself."""
+    return next((root / name for name in names if (root / name).is_dir()), root)
+
+
+def first_existing(*candidates: Path) -> Path:
+    """Return the first file that exists; name the one that was expected when none does."""
+    for path in candidates:
+        if os.path.exists(path):  # unlike Path.exists, also for names that no file can have
+            return path
+    raise InputError(f"{candidates[0]} is missing")
+
+
+def read_text(path: Path) -> str:
+    """Read a text file."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not text: {error.reason} at byte {error.start}") from error
+    except ValueError as error:
+        raise InputError(f"{path} cannot be read: {error}") from error
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file."""
+    try:
+        return parse_json(read_text(path))
+    except ValueError as error:
+        raise InputError(f"{path} is not JSON: {error}") from error
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    """Read a CSV file with a header; a row with too few or too many cells is malformed."""
+    with naming(path):
+        rows = list(csv.DictReader(read_text(path).splitlines()))
+    for number, row in enumerate(rows, start=2):
+        if None in row or None in row.values():
+            raise InputError(f"{path}: line {number} does not have the columns of the header")
+    return rows
+
+
+def read_mat(path: Path, *names: str) -> list[np.ndarray]:
+    """Read the named arrays of a MATLAB file as floats."""
+    if not os.path.exists(path):
+        raise InputError(f"{path} is missing")
+    try:
+        content = read_arrays(path.read_bytes())
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise InputError(f"{path} is not a MATLAB file: {error}") from error
+    with naming(path):
+        return [content[name] for name in names]

@@ -1,0 +1,1 @@
+"""Files: images, points in JSON, CSV and COCO, drawings, and atomic writes."""

@@ -1,0 +1,1 @@
+"""One way to run a job over many inputs: source, shards, journal and engines."""

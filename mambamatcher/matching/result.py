@@ -1,0 +1,104 @@
+"""What a match gives back: points with their confidence, as arrays, as plain values and as a picture."""
+
+import json
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float
+from PIL import Image
+
+from mambamatcher.errors import InputError
+from mambamatcher.io.atomic import write_atomically
+from mambamatcher.io.drawing import draw_matches
+from mambamatcher.io.heatmaps import draw_heatmaps
+from mambamatcher.io.points import Pixels
+from mambamatcher.matching.confidence import Evidence
+
+
+@dataclass(frozen=True, kw_only=True)
+class Modes:
+    """Separate answers for each point, the best first; where a point has fewer, `present` is false."""
+
+    points: Float[np.ndarray, "keypoint mode 2"]  # original target pixels
+    confidence: Float[np.ndarray, "keypoint mode"]
+    present: Bool[np.ndarray, "keypoint mode"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatchResult:
+    """Where the source points lie in the target, in original pixels.
+
+    `confidence` is the calibrated probability that a match is right; where `matched` is false it is so low that the
+    target probably shows no counterpart. `mirrored` says that a flip test found the mirrored source the better match.
+    """
+
+    source_points: Pixels
+    points: Pixels
+    confidence: Float[np.ndarray, " keypoint"]
+    matched: Bool[np.ndarray, " keypoint"]
+    source: Image.Image = field(repr=False)
+    target: Image.Image = field(repr=False)
+    heatmaps: Float[np.ndarray, "keypoint ht wt"] = field(repr=False)
+    evidence: Evidence = field(repr=False)  # what the confidence is made of
+    modes: Modes | None = None
+    mirrored: bool = False
+
+    def heatmap(self, index: int) -> Float[np.ndarray, "ht wt"]:
+        """Return one point's matching distribution on the target's grid; it sums to 1."""
+        return self.heatmaps[index]
+
+    def draw(self) -> Image.Image:
+        """Draw both pictures side by side with the matches: confidence by colour, points without a match hollow."""
+        return draw_matches(self.source, self.target, self.source_points, self.points, self.confidence, self.matched)
+
+    def save(self, path: str | PathLike[str], overwrite: bool = False) -> None:
+        """Write the drawn matches as a picture; the name's ending says the format."""
+        save_picture(self.draw(), path, overwrite)
+
+    def save_heatmaps(self, path: str | PathLike[str], overwrite: bool = False) -> None:
+        """Write one panel a point: where in the target it may lie."""
+        save_picture(draw_heatmaps(self.target, self.heatmaps, self.points), path, overwrite)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return points, confidences and sizes as plain values."""
+        matches: list[dict[str, Any]] = [
+            {"source": s.tolist(), "target": t.tolist(), "confidence": float(c), "matched": bool(m)}
+            for s, t, c, m in zip(self.source_points, self.points, self.confidence, self.matched, strict=True)
+        ]
+        if self.modes is not None:
+            for index, match in enumerate(matches):
+                kept = self.modes.present[index]
+                match["modes"] = [
+                    {"target": t.tolist(), "confidence": float(c)}
+                    for t, c in zip(self.modes.points[index][kept], self.modes.confidence[index][kept], strict=True)
+                ]
+        return {
+            "source_size": list(self.source.size),
+            "target_size": list(self.target.size),
+            "mirrored": self.mirrored,
+            "matches": matches,
+        }
+
+    def to_json(self, path: str | PathLike[str], overwrite: bool = False) -> None:
+        """Write the matches as JSON."""
+        text = json.dumps(self.to_dict(), indent=2) + "\n"
+        write_atomically(Path(path), lambda temporary: _write_text(temporary, text), overwrite)
+
+
+def check_picture_name(path: str | PathLike[str]) -> None:
+    """Refuse a name whose ending says no format for pictures."""
+    if Path(path).suffix.lower() not in Image.registered_extensions():
+        raise InputError(f"cannot tell the picture format of {path}; use an ending such as .png or .jpg")
+
+
+def save_picture(picture: Image.Image, path: str | PathLike[str], overwrite: bool = False) -> None:
+    """Write a picture whole or not at all."""
+    check_picture_name(path)
+    write_atomically(Path(path), lambda temporary: picture.save(temporary), overwrite)
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")

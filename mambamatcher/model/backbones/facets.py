@@ -1,0 +1,154 @@
+"""What a backbone gives: one feature map per (layer, facet), stacked into levels (Sec. 4.1)."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from mambamatcher.errors import ConfigError, InputError
+from mambamatcher.model.geometry import Grid
+from mambamatcher.registry import Registry
+
+Facet = Literal["token", "query", "key", "value"]
+FACETS: tuple[Facet, ...] = ("token", "query", "key", "value")
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+Images = Float[Tensor, "batch 3 height width"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BackboneConfig(ABC):
+    """What every backbone lets a user choose.
+
+    `weights` is "pretrained" (the published ones of that name), "random", a hub id, a folder or a file.
+    `width` projects each level to a common number of channels by a learnt 1x1 convolution of its own; without it,
+    narrower levels are filled up with zeros, which no cosine similarity notices.
+    `trainable_blocks` is how many of the blocks that are used, counted from the last, are tuned in training; one more
+    than there are tunes what comes before the first, too.
+    """
+
+    name: str
+    layers: tuple[int, ...]
+    weights: str = "pretrained"
+    width: int | None = None
+    trainable_blocks: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.layers:
+            raise ConfigError("backbone.layers is empty; name at least one layer")
+        if self.trainable_blocks < 0:
+            raise ConfigError(f"backbone.trainable_blocks must not be negative, got {self.trainable_blocks}")
+
+    @abstractmethod
+    def build(self) -> "Backbone":
+        """Make the network and load its weights."""
+
+
+BACKBONES: Registry[type[BackboneConfig]] = Registry("backbone")
+
+
+class Backbone(nn.Module, ABC):
+    """Images in [0, 1] in, a stack of equally sized feature maps out."""
+
+    stride: int  # input pixels per grid position
+    level_channels: tuple[int, ...]
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, config: BackboneConfig, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
+        super().__init__()
+        self.config = config
+        self.register_buffer("mean", torch.tensor(mean).view(3, 1, 1), persistent=False)
+        self.register_buffer("std", torch.tensor(std).view(3, 1, 1), persistent=False)
+
+    @abstractmethod
+    def blocks(self) -> list[nn.Module]:
+        """Return the blocks in order; `layers` and `trainable_blocks` count these."""
+
+    @abstractmethod
+    def stem(self) -> list[nn.Parameter]:
+        """Return what makes the first block's input of an image."""
+
+    @abstractmethod
+    def levels(self, images: Images) -> list[Float[Tensor, "batch _ _ _"]]:
+        """Return the chosen feature maps of normalised images, in level order, each in its own size."""
+
+    def finish(self) -> None:
+        """Freeze what is not to be trained and make the projections; called once the network is there."""
+        depth = len(self.blocks())
+        if outside := [layer for layer in self.config.layers if not 0 <= layer < depth]:
+            raise ConfigError(
+                f"backbone {self.config.name!r} has layers 0 to {depth - 1}; there is no layer {outside[0]}"
+            )
+        self.requires_grad_(False)
+        used = self.blocks()[: max(self.config.layers) + 1]
+        for block in used[max(0, len(used) - self.config.trainable_blocks) :]:
+            block.requires_grad_(True)
+        if self.config.trainable_blocks > len(used):
+            for parameter in self.stem():
+                parameter.requires_grad_(True)
+        self.projections = nn.ModuleList(
+            nn.Conv2d(channels, self.config.width, 1) for channels in self.level_channels if self.config.width
+        )
+        self.train()
+
+    @property
+    def channels(self) -> int:
+        """Channels of every level once projected or filled up."""
+        return self.config.width or max(self.level_channels)
+
+    def forward(self, images: Images) -> Float[Tensor, "batch level channel h w"]:
+        """Extract all levels in one pass, on the grid of `stride` pixels."""
+        return self.combine(self.raw_levels(images), self.grid(images))
+
+    def grid(self, images: Images) -> Grid:
+        """Return the (height, width) of the feature maps that images of this size get, or refuse their size."""
+        if images.ndim != 4 or images.shape[1] != 3 or not images.is_floating_point():
+            raise InputError(
+                f"images must be floating-point tensors of shape (batch, 3, height, width) with values in [0, 1], "
+                f"got {images.dtype} of shape {tuple(images.shape)}"
+            )
+        height, width = images.shape[-2:]
+        if height % self.stride or width % self.stride or not height or not width:
+            nearest = [max(1, round(side / self.stride)) * self.stride for side in (height, width)]
+            raise InputError(
+                f"images of {height}x{width} pixels do not divide into patches of {self.stride}; "
+                f"resize them to {nearest[0]}x{nearest[1]}"
+            )
+        return height // self.stride, width // self.stride
+
+    def raw_levels(self, images: Images) -> list[Float[Tensor, "batch _ _ _"]]:
+        """Run the network: what stays the same for an image as long as no block is tuned."""
+        self.grid(images)
+        return self.levels((images - self.mean) / self.std)
+
+    def combine(
+        self, levels: list[Float[Tensor, "batch _ _ _"]], grid: Grid
+    ) -> Float[Tensor, "batch level channel h w"]:
+        """Bring raw levels to the common grid and width, and stack them."""
+        return torch.stack([self._common(i, level, grid) for i, level in enumerate(levels)], dim=1)
+
+    def _common(self, index: int, level: Tensor, grid: Grid) -> Float[Tensor, "batch channel h w"]:
+        """Bring one level to the common grid and width."""
+        if self.projections:
+            level = self.projections[index](level)
+        if level.shape[-2:] != grid:
+            level = F.interpolate(level, grid, mode="bilinear", align_corners=False)
+        return F.pad(level, (0, 0, 0, 0, 0, self.channels - level.shape[1]))
+
+    def train(self, mode: bool = True) -> "Backbone":
+        """Train the projections; the network itself keeps its statistics and drops nothing."""
+        super().train(False)
+        self.projections.train(mode)
+        self.training = mode
+        return self
+
+    def trainable_parameters(self) -> list[list[nn.Parameter]]:
+        """Return the network's own tuned parameters by depth, from the last block used to the stem."""
+        used = self.blocks()[: max(self.config.layers) + 1]
+        by_depth = [*(list(block.parameters()) for block in reversed(used)), self.stem()]
+        return [[p for p in parameters if p.requires_grad] for parameters in by_depth]

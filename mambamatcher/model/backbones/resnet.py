@@ -1,0 +1,95 @@
+"""ResNet-50 and -101 through transformers; a level is the output of one bottleneck."""
+
+import re
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from mambamatcher.model.backbones.facets import BACKBONES, IMAGENET_MEAN, IMAGENET_STD, Backbone, BackboneConfig, Images
+from mambamatcher.model.backbones.weights import StateDict, load_transformers, rename
+from mambamatcher.registry import unknown
+
+DEPTHS = {"resnet-50": [3, 4, 6, 3], "resnet-101": [3, 4, 23, 3]}
+
+
+@BACKBONES.register("resnet")
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ResNetConfig(BackboneConfig):
+    """A residual network; the default levels are all bottlenecks of its last two stages."""
+
+    name: str = "resnet-101"
+    layers: tuple[int, ...] = tuple(range(7, 33))
+    width: int | None = 256
+
+    def __post_init__(self) -> None:
+        BackboneConfig.__post_init__(self)
+        if self.name not in DEPTHS:
+            raise unknown("residual network", self.name, DEPTHS)
+
+    def build(self) -> "ResNet":
+        """Make the network and load its weights."""
+        return ResNet(self)
+
+
+class ResNet(Backbone):
+    """Bottleneck outputs on a grid of 16 pixels; the last stage is finer-grained by interpolation."""
+
+    stride = 16
+
+    def __init__(self, config: ResNetConfig) -> None:
+        super().__init__(config, IMAGENET_MEAN, IMAGENET_STD)
+        import transformers  # takes seconds, and other backbones do without
+
+        depths = DEPTHS[config.name]
+        hub_config = transformers.ResNetConfig(depths=depths, layer_type="bottleneck")
+        self.network = load_transformers(
+            transformers.ResNetModel, hub_config, config.weights, f"microsoft/{config.name}", from_torchvision
+        )
+        channels = [c for c, depth in zip(hub_config.hidden_sizes, depths, strict=True) for _ in range(depth)]
+        self.level_channels = tuple(channels[layer] for layer in config.layers if layer < len(channels))
+        self.finish()
+
+    def blocks(self) -> list[nn.Module]:
+        """Return the bottlenecks, counted from 0 through all four stages."""
+        return [block for stage in self.network.encoder.stages for block in stage.layers]
+
+    def stem(self) -> list[nn.Parameter]:
+        """Return the first convolution and its norm."""
+        return list(self.network.embedder.parameters())
+
+    def levels(self, images: Images) -> list[Float[Tensor, "batch _ _ _"]]:
+        """Run up to the last bottleneck asked for."""
+        x = self.network.embedder(images)
+        outputs = []
+        for block in self.blocks()[: max(self.config.layers) + 1]:
+            x = block(x)
+            outputs.append(x)
+        return [outputs[layer] for layer in self.config.layers]
+
+
+TORCHVISION_NAMES = (
+    (r"^conv1\.", "embedder.embedder.convolution."),
+    (r"^bn1\.", "embedder.embedder.normalization."),
+    (r"^layer(\d)\.(\d+)\.downsample\.0\.", r"encoder.stages.\1.layers.\2.shortcut.convolution."),
+    (r"^layer(\d)\.(\d+)\.downsample\.1\.", r"encoder.stages.\1.layers.\2.shortcut.normalization."),
+    (r"^layer(\d)\.(\d+)\.conv(\d)\.", r"encoder.stages.\1.layers.\2.layer.\3.convolution."),
+    (r"^layer(\d)\.(\d+)\.bn(\d)\.", r"encoder.stages.\1.layers.\2.layer.\3.normalization."),
+)
+
+
+def from_torchvision(state: StateDict) -> StateDict:
+    """Rename torchvision's ResNet keys to transformers'; anything else is returned as it is."""
+    if "layer1.0.conv1.weight" not in state:
+        return state
+    renamed: StateDict = {}
+    for key, value in state.items():
+        if not key.startswith("fc."):
+            # torchvision counts stages and convolutions from 1
+            counted = re.sub(r"(stages|layer)\.(\d)\.", _one_less, rename(key, TORCHVISION_NAMES))
+            renamed[counted] = value
+    return renamed
+
+
+def _one_less(match: re.Match[str]) -> str:
+    return f"{match[1]}.{int(match[2]) - 1}."

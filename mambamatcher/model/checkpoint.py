@@ -1,0 +1,121 @@
+"""A model as a folder: `model.safetensors` and `config.json`. Loading runs no code from the folder."""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+from safetensors.torch import save_file
+
+from mambamatcher import __version__
+from mambamatcher.errors import ConfigError, WeightsError
+from mambamatcher.io.atomic import refuse_existing, write_atomically
+from mambamatcher.model.backbones.weights import check_fit, download, load_exactly, read_state_dict
+from mambamatcher.model.config import from_dict, to_dict
+from mambamatcher.model.mambamatcher import MambaMatcher, ModelConfig
+from mambamatcher.pause_gc import collection_paused
+
+WEIGHTS, CONFIG = "model.safetensors", "config.json"
+EMBEDDED = Path(__file__).parents[1] / "assets" / "lite"  # the model that comes with the package
+
+
+def save_pretrained(
+    model: MambaMatcher, folder: str | PathLike[str], overwrite: bool = False, half: bool = False
+) -> None:
+    """Write a model, backbone included, so that `load_pretrained` needs nothing else; `half` its size if asked."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (WEIGHTS, CONFIG):
+        refuse_existing(folder / name, overwrite)
+    state = {key: value.detach().cpu().contiguous() for key, value in model.state_dict().items()}
+    if half:
+        state = {key: value.half() if value.is_floating_point() else value for key, value in state.items()}
+    write_atomically(folder / WEIGHTS, lambda path: save_file(state, path), overwrite)
+    text = json.dumps({"mambamatcher": __version__, "model": to_dict(model.config)}, indent=2)
+    write_atomically(folder / CONFIG, lambda path: _write(path, text), overwrite)
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def push_to_hub(model: MambaMatcher, hub_id: str, private: bool = False) -> str:
+    """Upload a model as `save_pretrained` writes it, and return its address."""
+    from huggingface_hub import HfApi
+
+    api = HfApi()
+    api.create_repo(hub_id, private=private, exist_ok=True)
+    with TemporaryDirectory() as folder:
+        save_pretrained(model, folder)
+        return str(api.upload_folder(repo_id=hub_id, folder_path=folder, commit_message="mambamatcher model"))
+
+
+def load_pretrained(source: str | PathLike[str]) -> MambaMatcher:
+    """Read a model that `save_pretrained` wrote, from its folder or by its hub id `owner/name`."""
+    with collection_paused():
+        return _load(find_pretrained(source))
+
+
+def _load(folder: Path) -> MambaMatcher:
+    for name in (WEIGHTS, CONFIG):
+        if not (folder / name).is_file():
+            raise WeightsError(f"{folder} is not a saved model: it has no {name}")
+    config = read_config(folder / CONFIG)
+    # all weights are in the folder, so the backbone must not look for its own
+    empty = replace(config, backbone=replace(config.backbone, weights="random"))
+    state = {
+        key: value.float() if value.is_floating_point() else value
+        for key, value in read_state_dict(folder / WEIGHTS).items()
+    }
+    try:
+        with torch.device("meta"):  # sizes that a file only claims take no memory
+            check_fit(MambaMatcher(empty), state, str(folder))
+    except (RuntimeError, OverflowError, TypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(f"{folder / CONFIG} asks for a model that cannot be made: {reason}") from error
+    model = MambaMatcher(empty)
+    model.config = config
+    load_exactly(model, state, str(folder))
+    return model.eval()
+
+
+def find_pretrained(source: str | PathLike[str]) -> Path:
+    """Return the folder that is meant, downloaded if it is a hub id that no folder has as its name."""
+    folder = Path(source).expanduser()
+    if not folder.exists() and isinstance(source, str) and re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", source):
+        return download(source, then="give that folder in its place")
+    return folder
+
+
+def reconfigured(model: MambaMatcher, config: ModelConfig) -> MambaMatcher:
+    """Give a model's weights another configuration, such as another input side or readout."""
+    changed = MambaMatcher(replace(config, backbone=replace(config.backbone, weights="random")))
+    changed.config = config
+    load_exactly(changed, dict(model.state_dict()), "the model's weights")
+    return changed.eval()
+
+
+@torch.no_grad()
+def take_mean(model: MambaMatcher, others: Sequence[MambaMatcher]) -> None:
+    """Give a model the mean of its own and others' weights: runs with a common start often do better together."""
+    states = [each.state_dict() for each in (model, *others)]
+    if len({tuple((key, value.shape) for key, value in state.items()) for state in states}) > 1:
+        raise ConfigError("the models to average differ in their parts; give models of one architecture")
+    for key, value in states[0].items():
+        if value.is_floating_point():
+            value.copy_(torch.stack([state[key] for state in states]).mean(dim=0))
+
+
+def read_config(path: Path) -> ModelConfig:
+    """Read the model's part of a `config.json`."""
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(f"cannot read {path}: {error}") from error
+    if not isinstance(values, dict) or "model" not in values:
+        raise ConfigError(f"{path} has no key 'model'; it was not written by mambamatcher")
+    return from_dict(ModelConfig, values["model"])

@@ -1,0 +1,81 @@
+"""4D convolution over the correlation map, and NCNet's neighbourhood consensus made of it."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from mambamatcher.errors import ConfigError
+from mambamatcher.model.correlation.base import CORRELATION_AGGREGATIONS, CorrelationConfig, CorrelationMap, Refined
+from mambamatcher.ops.conv4d import conv4d
+
+
+class Conv4d(nn.Module):
+    """A dense 4D convolution."""
+
+    def __init__(self, before: int, after: int, kernel_size: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(after, before, *(kernel_size,) * 4))
+        self.bias = nn.Parameter(torch.zeros(after))
+        nn.init.kaiming_uniform_(self.weight, a=5**0.5)
+
+    def forward(self, x: Float[Tensor, "batch before hs ws ht wt"]) -> Float[Tensor, "batch after hs ws ht wt"]:
+        """Convolve all four dimensions."""
+        return conv4d(x, self.weight, self.bias)
+
+
+def mutual_filter(x: Float[Tensor, "batch channel hs ws ht wt"]) -> Float[Tensor, "batch channel hs ws ht wt"]:
+    """Weaken every score that is not the best of its source and of its target position (NCNet's soft mutual check)."""
+    best_of_source = x.amax(dim=(4, 5), keepdim=True).clamp_min(1e-6)
+    best_of_target = x.amax(dim=(2, 3), keepdim=True).clamp_min(1e-6)
+    return x * (x / best_of_source) * (x / best_of_target)
+
+
+class Conv4dAggregator(nn.Module):
+    """A stack of 4D convolutions from all levels to one map.
+
+    With `consensus`, as NCNet: filtered by mutual agreement before and after, and treating both images alike by
+    also convolving the map with source and target exchanged.
+    """
+
+    def __init__(self, levels: int, config: "Conv4dAggregation") -> None:
+        super().__init__()
+        widths = (levels, *config.hidden, 1)
+        self.convolutions = nn.ModuleList(Conv4d(a, b, config.kernel_size) for a, b in pairwise(widths))
+        self.consensus = config.consensus
+
+    def _convolve(self, x: Float[Tensor, "batch level hs ws ht wt"]) -> Float[Tensor, "batch 1 hs ws ht wt"]:
+        for convolution in self.convolutions[:-1]:
+            x = F.relu(convolution(x))
+        return self.convolutions[-1](x)
+
+    def forward(self, correlation: CorrelationMap) -> Refined:
+        """Refine a correlation map."""
+        if not self.consensus:
+            return self._convolve(correlation).squeeze(1)
+        filtered = mutual_filter(correlation)
+        swapped = rearrange(filtered, "b level hs ws ht wt -> b level ht wt hs ws")
+        both = self._convolve(filtered) + rearrange(self._convolve(swapped), "b 1 ht wt hs ws -> b 1 hs ws ht wt")
+        return mutual_filter(F.relu(both)).squeeze(1)
+
+
+@CORRELATION_AGGREGATIONS.register("conv4d")
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Conv4dAggregation(CorrelationConfig):
+    """Rows "4D Conv" of the paper's correlation table; with hidden layers and consensus, NCNet."""
+
+    kernel_size: int = 3
+    hidden: tuple[int, ...] = ()
+    consensus: bool = False
+
+    def __post_init__(self) -> None:
+        if self.kernel_size < 1 or self.kernel_size % 2 == 0:
+            raise ConfigError(f"correlation.kernel_size must be odd, got {self.kernel_size}")
+
+    def build(self, levels: int) -> Conv4dAggregator:
+        """Make the module."""
+        return Conv4dAggregator(levels, self)

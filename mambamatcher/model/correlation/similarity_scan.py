@@ -1,0 +1,110 @@
+"""The similarity-aware selective scan: a Mamba block over all scores, strongest first (Sec. 4.2)."""
+
+from dataclasses import dataclass
+
+from einops import rearrange
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from mambamatcher.errors import ConfigError
+from mambamatcher.model.correlation.base import (
+    CORRELATION_AGGREGATIONS,
+    CorrelationConfig,
+    CorrelationMap,
+    Refined,
+    mean_of_levels,
+)
+from mambamatcher.model.correlation.sort_keys import SORT_KEYS
+from mambamatcher.model.layers.inference import may_use_cpu_kernels
+from mambamatcher.model.layers.mamba import MambaSettings
+from mambamatcher.model.layers.positional import POSITIONAL_ENCODINGS
+from mambamatcher.model.layers.scan_orders import SCAN_ORDERS
+from mambamatcher.model.layers.selective import OrderedScan
+
+PAPER_BLOCK = MambaSettings(state=16, conv=4, expand=3)
+
+
+class SimilarityScan(nn.Module):
+    """Sort the correlation sequence, scan it, put it back in place, project it onto one score."""
+
+    def __init__(self, levels: int, config: "SimilarityScanAggregation") -> None:
+        super().__init__()
+        self.sort_key = SORT_KEYS[config.sort_key]
+        self.orders = [SCAN_ORDERS[name] for name in config.orders]
+        self.residual = config.residual
+        self.discretization = config.mamba.discretization
+        self.positional = POSITIONAL_ENCODINGS[config.positional](levels)
+        self.norms = nn.ModuleList(nn.LayerNorm(levels) if config.norm else nn.Identity() for _ in range(config.depth))
+        self.scans = nn.ModuleList(OrderedScan(levels, len(self.orders), config.mamba) for _ in range(config.depth))
+        self.project = mean_of_levels(levels)
+        if config.identity_start:
+            for scan in self.scans.children():
+                for block in scan.get_submodule("blocks").children():
+                    nn.init.zeros_(block.get_submodule("out_proj").get_parameter("weight"))
+
+    @property
+    def can_be_fused(self) -> bool:
+        """Whether there is just one scan, so that one kernel can do it all."""
+        return len(self.scans) == len(self.orders) == 1
+
+    def forward(self, correlation: CorrelationMap) -> Refined:
+        """Refine a correlation map."""
+        shape = tuple(correlation.shape[2:])
+        sequence = rearrange(correlation, "b level hs ws ht wt -> b (hs ws ht wt) level")
+        similarity = self.sort_key(sequence).detach()
+        orders = [order(similarity, shape) for order in self.orders]
+        sequence = self.positional(sequence, shape)
+        if self.can_be_fused and may_use_cpu_kernels(sequence):
+            return self._fused(sequence, orders[0]).unflatten(1, shape)
+        for norm, scan in zip(self.norms, self.scans, strict=True):
+            scanned = scan(norm(sequence), orders)
+            sequence = sequence + scanned if self.residual else scanned
+        return self.project(sequence).squeeze(-1).unflatten(1, shape)
+
+    def _fused(
+        self, sequence: Float[Tensor, "batch position level"], order: Int[Tensor, "batch position"]
+    ) -> Float[Tensor, "batch position"]:
+        """Do what `forward` does with one scan, without storing anything between its steps."""
+        from mambamatcher.ops.refinement import BlockWeights, Head, refine  # Numba: 0.3 s only a fused scan waits for
+
+        norm = self.norms[0]
+        affine = (norm.weight, norm.bias) if isinstance(norm, nn.LayerNorm) else (None, None)
+        head = Head(self.project.weight, self.project.bias, affine[0], affine[1], self.residual)
+        weights = BlockWeights.from_state(self.scans[0].get_submodule("blocks.0").state_dict())
+        return refine(sequence, order, weights, head, self.discretization)
+
+
+@CORRELATION_AGGREGATIONS.register("similarity_scan")
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SimilarityScanAggregation(CorrelationConfig):
+    """All rows "Mamba4D" of the paper's correlation table; the defaults are the paper's model.
+
+    Several `orders` get a block each and are summed: ("raster", "reverse_raster") is the bidirectional row.
+    With `identity_start` an untrained scan adds nothing, so it can be put into a model that was trained without it.
+    """
+
+    orders: tuple[str, ...] = ("descending",)
+    sort_key: str = "last"
+    positional: str = "none"
+    depth: int = 1
+    norm: bool = False
+    residual: bool = True
+    identity_start: bool = False
+    mamba: MambaSettings = PAPER_BLOCK
+
+    def __post_init__(self) -> None:
+        if not self.orders or self.depth < 1:
+            raise ConfigError("correlation.orders needs at least one order and correlation.depth at least 1")
+        if self.identity_start and not self.residual:
+            raise ConfigError("without a residual, a scan that adds nothing leaves nothing; set identity_start=false")
+        for registry, names in (
+            (SCAN_ORDERS, self.orders),
+            (SORT_KEYS, [self.sort_key]),
+            (POSITIONAL_ENCODINGS, [self.positional]),
+        ):
+            for name in names:
+                registry[name]
+
+    def build(self, levels: int) -> SimilarityScan:
+        """Make the module."""
+        return SimilarityScan(levels, self)

@@ -1,0 +1,28 @@
+"""Feature aggregation: each row of the paper's feature table, chosen by configuration."""
+
+from mambamatcher.model.features.attention import AttentionAggregation
+from mambamatcher.model.features.base import (
+    FEATURE_AGGREGATIONS,
+    Aggregated,
+    FeatureAggregator,
+    FeatureConfig,
+    PerImageAggregator,
+)
+from mambamatcher.model.features.conv import ConvAggregation
+from mambamatcher.model.features.fused import FusedAggregation
+from mambamatcher.model.features.mamba2d import Mamba2dAggregation, PlainMamba2dAggregation
+from mambamatcher.model.features.none import NoAggregation
+
+__all__ = [
+    "FEATURE_AGGREGATIONS",
+    "Aggregated",
+    "AttentionAggregation",
+    "ConvAggregation",
+    "FeatureAggregator",
+    "FeatureConfig",
+    "FusedAggregation",
+    "Mamba2dAggregation",
+    "NoAggregation",
+    "PerImageAggregator",
+    "PlainMamba2dAggregation",
+]

@@ -1,0 +1,75 @@
+"""Self-attention within each image, and optionally cross-attention to the other one."""
+
+from dataclasses import dataclass
+
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor
+
+from mambamatcher.errors import ConfigError
+from mambamatcher.model.features.base import (
+    FEATURE_AGGREGATIONS,
+    FeatureAggregator,
+    FeatureConfig,
+    Features,
+    PerImageAggregator,
+    SourceFeatures,
+    TargetFeatures,
+)
+from mambamatcher.model.layers.attention import AttentionBlock
+
+Tokens = Float[Tensor, "batch_level position channel"]
+
+
+def to_tokens(features: Features) -> Tokens:
+    """Lay each level out as a set of its positions; levels do not see each other."""
+    return rearrange(features, "b level c h w -> (b level) (h w) c")
+
+
+def to_maps(tokens: Tokens, like: Features) -> Features:
+    """Undo `to_tokens`."""
+    _, level, _, h, _ = like.shape
+    return rearrange(tokens, "(b level) (h w) c -> b level c h w", level=level, h=h)
+
+
+class SelfAttentionAggregator(PerImageAggregator):
+    """One transformer block shared by all levels."""
+
+    def __init__(self, channels: int, heads: int) -> None:
+        super().__init__()
+        self.block = AttentionBlock(channels, heads)
+
+    def aggregate(self, features: Features) -> Features:
+        """Let the positions of each level attend to each other."""
+        tokens = to_tokens(features)
+        return to_maps(self.block(tokens, tokens), features)
+
+
+class CrossAttentionAggregator(FeatureAggregator):
+    """Self-attention, then a block in which each image gathers from the same level of the other."""
+
+    def __init__(self, channels: int, heads: int) -> None:
+        super().__init__()
+        self.within = AttentionBlock(channels, heads)
+        self.across = AttentionBlock(channels, heads)
+
+    def forward(self, source: SourceFeatures, target: TargetFeatures) -> tuple[SourceFeatures, TargetFeatures]:
+        """Refine both images, each knowing the other."""
+        s, t = to_tokens(source), to_tokens(target)
+        s, t = self.within(s, s), self.within(t, t)
+        return to_maps(self.across(s, t), source), to_maps(self.across(t, s), target)
+
+
+@FEATURE_AGGREGATIONS.register("attention")
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AttentionAggregation(FeatureConfig):
+    """Rows "Self-attn" and "+ Cross-attn." of the paper's feature table; a head is up to 64 channels wide."""
+
+    cross: bool = False
+
+    def build(self, channels: int, levels: int = 1) -> FeatureAggregator:
+        """Make the module."""
+        heads = max(1, channels // 64)
+        if channels % heads:
+            raise ConfigError(f"attention needs channels that divide into {heads} heads, got {channels}")
+        return (CrossAttentionAggregator if self.cross else SelfAttentionAggregator)(channels, heads)

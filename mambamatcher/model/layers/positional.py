@@ -1,0 +1,80 @@
+"""Telling the scan where in the 4D map a score lies (App. C)."""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from mambamatcher.model.geometry import axis_centres
+from mambamatcher.registry import Registry
+
+Shape = tuple[int, ...]
+
+POSITIONAL_ENCODINGS: Registry[Callable[[int], nn.Module]] = Registry("positional encoding")
+
+
+@POSITIONAL_ENCODINGS.register("none")
+class NoEncoding(nn.Module):
+    """Leave the sequence as it is: the paper's default."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+
+    def forward(
+        self, sequence: Float[Tensor, "batch position channel"], shape: Shape
+    ) -> Float[Tensor, "batch position channel"]:
+        """Return the sequence."""
+        return sequence
+
+
+class AxisEncoding(nn.Module):
+    """Add one vector per coordinate and axis: an encoding of the whole grid from its four sides."""
+
+    def table(self, axis: int, count: int, like: Tensor) -> Float[Tensor, "count channel"]:
+        """Return the vectors of one axis of `count` positions."""
+        raise NotImplementedError
+
+    def forward(
+        self, sequence: Float[Tensor, "batch position channel"], shape: Shape
+    ) -> Float[Tensor, "batch position channel"]:
+        """Add the encoding of every axis."""
+        grid = sequence.unflatten(1, shape)
+        for axis, count in enumerate(shape):
+            table = self.table(axis, count, sequence)
+            grid = grid + table.reshape(*(count if a == axis else 1 for a in range(len(shape))), -1)
+        return grid.flatten(1, len(shape))
+
+
+@POSITIONAL_ENCODINGS.register("sinusoidal")
+class SinusoidalEncoding(AxisEncoding):
+    """Fixed sines and cosines; the channels are dealt to the four axes in turn."""
+
+    axes = 4
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.channels = channels
+
+    def table(self, axis: int, count: int, like: Tensor) -> Float[Tensor, "count channel"]:
+        """Return waves of doubling frequency in this axis' channels, zeros in the others."""
+        table = like.new_zeros(count, self.channels)
+        angle = torch.pi * axis_centres(count, like.device)
+        for turn, channel in enumerate(range(axis, self.channels, self.axes)):
+            wave = torch.sin if turn % 2 == 0 else torch.cos
+            table[:, channel] = wave(angle * 2.0 ** (turn // 2))
+        return table
+
+
+@POSITIONAL_ENCODINGS.register("learnable")
+class LearnableEncoding(AxisEncoding):
+    """A learnt vector per coordinate of each axis, kept at the paper's 30 positions and interpolated to others."""
+
+    def __init__(self, channels: int, axes: int = 4, count: int = 30) -> None:
+        super().__init__()
+        self.tables = nn.Parameter(0.02 * torch.randn(axes, channels, count))
+
+    def table(self, axis: int, count: int, like: Tensor) -> Float[Tensor, "count channel"]:
+        """Return this axis' vectors at the asked-for number of positions."""
+        return F.interpolate(self.tables[axis : axis + 1], count, mode="linear", align_corners=False)[0].T

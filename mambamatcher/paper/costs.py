@@ -1,0 +1,113 @@
+"""Time, memory and size of the paper's modules on this machine, with random weights: values do not matter for cost."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+
+from mambamatcher.benchmark.complexity import stages
+from mambamatcher.benchmark.measurement import measure
+from mambamatcher.model.correlation import (
+    Conv4dAggregation,
+    CorrelationConfig,
+    FastFormerAggregation,
+    SimilarityScanAggregation,
+    correlation_map,
+)
+from mambamatcher.model.mambamatcher import MambaMatcher, ModelConfig, count_parameters
+from mambamatcher.paper.results import COMPUTED, MEASURED, Cell, Row
+
+AGGREGATIONS: dict[str, CorrelationConfig] = {
+    "4D Conv k=3": Conv4dAggregation(),
+    "FastFormer": FastFormerAggregation(),
+    "Mamba + similarity-aware scan": SimilarityScanAggregation(),
+}
+RUNS = 2
+
+
+def device() -> str:
+    """Return where to measure: a GPU if there is one."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def module_rows(config: ModelConfig) -> list[Row]:
+    """Measure each module by itself on one pair of images."""
+    place = device()
+    model = MambaMatcher(replace(config, backbone=replace(config.backbone, weights="random"))).eval().to(place)
+    images = torch.rand(2, 3, config.side, config.side, device=place)
+    with torch.inference_mode():
+        extracted, backbone = _measure(lambda: model.extract(images).split(1))
+        aggregated, features = _measure(lambda: model.features(*extracted))
+        correlation = correlation_map(*aggregated)
+        rows = [_row("DINOv2", model.backbone, backbone), _row("Feature aggregation", model.features, features)]
+        del model, extracted, aggregated
+        for name, aggregation in AGGREGATIONS.items():
+            module = aggregation.build(correlation.shape[1]).eval().to(place)
+            rows.append(_row(name, module, _measure(partial(module, correlation))[1]))
+    return rows
+
+
+def resolution_rows(levels: int, grids: dict[int, int]) -> list[Row]:
+    """Measure two aggregations by themselves on random maps; `grids` has a grid for each image side."""
+    rows = []
+    with torch.inference_mode():
+        for side, grid in grids.items():
+            correlation = torch.rand(1, levels, grid, grid, grid, grid, device=device())
+            for name in ("Mamba + similarity-aware scan", "FastFormer"):
+                module = AGGREGATIONS[name].build(levels).eval().to(device())
+                cost = _measure(partial(module, correlation))[1]
+                cells = (Cell(value=grid), *cost)
+                rows.append(Row(name=f"{name}, side {side}", origin=MEASURED, protocol=_how(), cells=cells))
+    return rows
+
+
+def flop_rows(config: ModelConfig) -> list[Row]:
+    """Count with torch's counter, which knows the scan as nine operations a position, channel and state."""
+    how = "torch's FlopCounterMode on shapes alone; a multiply-add is two"
+    counted = {stage.name: stage.flops for stage in stages(config)}
+    rows = {"DINOv2": counted["backbone"], "Feature aggregation": counted["features"]}
+    for name, aggregation in AGGREGATIONS.items():
+        rows[name] = next(s.flops for s in stages(replace(config, correlation=aggregation)) if s.name == "correlation")
+    return [
+        Row(name=name, origin=COMPUTED, protocol=how, cells=(Cell(value=flops / 1e9),)) for name, flops in rows.items()
+    ]
+
+
+def _measure(compute: Callable[[], Any]) -> tuple[Any, tuple[Cell, Cell]]:
+    """Return the result, and the most memory and the least time of some runs after a first one."""
+    result = compute()
+    gigabytes, seconds = _on_gpu(compute) if torch.cuda.is_available() else _on_cpu(compute)
+    return result, (Cell(value=gigabytes), Cell(value=1000 * seconds))
+
+
+def _on_cpu(compute: Callable[[], Any]) -> tuple[float | None, float]:
+    found = measure(compute, RUNS, warm_up=False)
+    return None if found.extra_mib is None else found.extra_mib * 2**20 / 1e9, found.seconds
+
+
+def _on_gpu(compute: Callable[[], Any]) -> tuple[float, float]:
+    torch.cuda.reset_peak_memory_stats()
+    seconds = []
+    for _ in range(RUNS):
+        torch.cuda.synchronize()  # its work goes on after a call returns
+        begun = time.perf_counter()
+        compute()
+        torch.cuda.synchronize()
+        seconds.append(time.perf_counter() - begun)
+    return torch.cuda.max_memory_allocated() / 1e9, min(seconds)
+
+
+def _row(name: str, module: torch.nn.Module, cost: tuple[Cell, Cell]) -> Row:
+    cells = (*cost, Cell(value=f"{count_parameters(module):,}"))
+    return Row(name=name, origin=MEASURED, protocol=_how(), cells=cells)
+
+
+def _how() -> str:
+    if torch.cuda.is_available():
+        where = torch.cuda.get_device_name()
+    else:
+        where = f"CPU, {torch.get_num_threads()} thread(s); memory that the process holds beyond what it held before"
+    return f"{where}; this module alone, best of {RUNS} runs after a first one"

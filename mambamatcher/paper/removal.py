@@ -1,0 +1,45 @@
+"""How much the refinement rests on the strongest initial scores: the top k percent replaced with zeros."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from mambamatcher.errors import ConfigError
+from mambamatcher.evaluation.compare import RESAMPLES
+from mambamatcher.evaluation.score import bootstrap_weights
+from mambamatcher.model.mambamatcher import MambaMatcher
+from mambamatcher.paper.opened_pair import Case, right_keypoints
+
+SHARES = (0.0, 0.05, 0.10, 0.15)
+
+CorrelationMap = Float[Tensor, "batch level hs ws ht wt"]
+
+
+def remove_strongest(correlation: CorrelationMap, share: float) -> CorrelationMap:
+    """Set all levels of those positions of a pair to zero whose last level is among the highest `share`."""
+    if not 0 <= share <= 1:
+        raise ConfigError(f"the share to remove must be between 0 and 1, got {share}")
+    similarity = correlation[:, -1].flatten(1)
+    places = similarity.argsort(dim=1, descending=True, stable=True)[:, : round(share * similarity.shape[1])]
+    kept = torch.ones_like(similarity).scatter_(1, places, 0.0).unflatten(1, correlation.shape[2:])
+    return correlation * kept[:, None]
+
+
+def removal_curve(
+    model: MambaMatcher, cases: Sequence[Case], alpha: float, shares: Sequence[float] = SHARES
+) -> list[dict[str, float]]:
+    """Return PCK per image in percent, with its interval over pairs, after each removal."""
+    found = []
+    for case in cases:
+        removed = (remove_strongest(case.correlation, share) for share in shares)
+        found.append([right_keypoints(case, model, each, alpha).mean() for each in removed])
+    values = 100 * np.array(found)
+    resampled = bootstrap_weights(len(values), RESAMPLES, 0).numpy() @ values / len(values)
+    low, high = np.quantile(resampled, [0.025, 0.975], axis=0)
+    return [
+        {"removed": share, "pck": float(values[:, k].mean()), "low": float(low[k]), "high": float(high[k])}
+        for k, share in enumerate(shares)
+    ]

@@ -1,0 +1,194 @@
+"""The rows of the paper's tables that are trained: each is a change of the base model's configuration."""
+
+import json
+from dataclasses import dataclass, replace
+
+from mambamatcher.model.checkpoint import CONFIG, EMBEDDED, read_config
+from mambamatcher.model.config import override
+from mambamatcher.model.presets import PRESETS
+from mambamatcher.registry import unknown
+from mambamatcher.training.recipe import Recipe
+
+SIDE = 192  # a 12x12 grid, to keep a row within minutes of one core
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedRow:
+    """A row by the name of its results, the paper's name for it, and what it changes in the recipe.
+
+    `seeds` is how often it is trained; the rows the paper's claim rests on more than once. A row of the feature table
+    begins with `new_features`, even where the base has the same kind, so that all of that table begin alike.
+    """
+
+    key: str
+    paper: str
+    changes: tuple[str, ...]
+    seeds: int = 1
+    has_block: bool = False
+    new_features: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Base:
+    """What all rows of a table share: the recipe, the data, and where the backbone's weights come from."""
+
+    name: str
+    recipe: Recipe
+    training: tuple[str, str]
+    evaluations: tuple[tuple[str, str], ...]
+    embedded: bool  # begin with the embedded model's weights
+    block: tuple[str, ...] = ()  # sizes of the Mamba block, where a row has one
+
+    def configured(self, row: TrainedRow, seed: int, steps: int) -> Recipe:
+        """Return a row's recipe: one round, so that no validation chooses the weights."""
+        changed = override(self.recipe, [*row.changes, *(self.block if row.has_block else ())])
+        return replace(changed, seed=seed, steps=steps, round_steps=steps)
+
+
+def base_of(name: str) -> Base:
+    """Return a base by its name."""
+    if name not in BASES:
+        raise unknown("base", name, BASES)
+    return BASES[name]()
+
+
+def embedded_base() -> Base:
+    """Train on two cores: the embedded model with its backbone frozen, at a small side, on the VOC keypoints."""
+    model = read_config(EMBEDDED / CONFIG)
+    frozen = replace(
+        model,
+        side=SIDE,
+        mirror=False,
+        backbone=replace(model.backbone, trainable_blocks=0),
+        transfer=replace(model.transfer, temperature=PRESETS["lite"]().transfer.temperature),  # that of its training
+    )
+    recipe = Recipe(
+        model=frozen,
+        effective_batch=4,
+        batch_size=4,
+        learning_rate=1e-3,
+        schedule="cosine",
+        keypoint_weight=0.0,
+        cross_entropy_weight=1.0,
+        augment=False,
+        cache_gigabytes=20.0,
+        workers=0,
+    )
+    return Base(
+        name="embedded",
+        recipe=recipe,
+        training=("voc", "trn"),
+        evaluations=(("voc", "selection"), ("spair", "val")),
+        embedded=True,
+        block=('model.correlation.mamba={"state": 8, "expand": 2}',),  # as in the preset `lite`
+    )
+
+
+def paper_base() -> Base:
+    """Train as the paper does for its ablations: DINOv2-B at 420 px on SPair-71k small; needs its weights and a GPU."""
+    return Base(
+        name="paper",
+        recipe=Recipe(model=PRESETS["paper"]()),
+        training=("spair", "trn-small"),
+        evaluations=(("spair", "test-small"),),
+        embedded=False,
+    )
+
+
+BASES = {"embedded": embedded_base, "paper": paper_base}
+
+
+def _scan(key: str, paper: str, *changes: str, seeds: int = 1) -> TrainedRow:
+    scan = ("model.correlation=similarity_scan", *changes)
+    return TrainedRow(key=key, paper=paper, changes=scan, seeds=seeds, has_block=True)
+
+
+def _conv(size: int) -> TrainedRow:
+    changes = ("model.correlation=conv4d", f"model.correlation.kernel_size={size}")
+    return TrainedRow(key=f"correlation-conv4d-{size}", paper=f"4D Conv k={size}", changes=changes)
+
+
+def _orders(*names: str) -> str:
+    return f"model.correlation.orders={json.dumps(names)}"
+
+
+DESCENDING = _scan("correlation-descending", "+ descending order", seeds=3)
+FASTFORMER = TrainedRow(key="correlation-fastformer", paper="FastFormer", changes=("model.correlation=fastformer",))
+CORRELATION = (
+    TrainedRow(key="correlation-linear", paper="4D Conv k=1", changes=("model.correlation=linear",), seeds=3),
+    _conv(3),
+    _conv(5),
+    FASTFORMER,
+    TrainedRow(
+        key="correlation-plain-mamba", paper="PlainMamba", changes=("model.correlation=plain_mamba",), has_block=True
+    ),
+    _scan("correlation-raster", "Mamba4D", _orders("raster"), seeds=3),
+    _scan("correlation-bidirectional", "+ bidirectional", _orders("raster", "reverse_raster")),
+    _scan("correlation-z-order", "+ Z-order curve", _orders("z_order")),
+    _scan("correlation-ascending", "+ ascending order", _orders("ascending"), seeds=3),
+    DESCENDING,
+)
+SORT_KEY = (
+    replace(DESCENDING, paper="Last level"),
+    _scan("sort-penultimate", "Penultimate level", "model.correlation.sort_key=penultimate"),
+    _scan("sort-mean", "Mean across levels", "model.correlation.sort_key=mean"),
+)
+POSITIONAL = (
+    replace(DESCENDING, paper="None"),
+    _scan("positional-sinusoidal", "Sinusoidal", "model.correlation.positional=sinusoidal"),
+    _scan("positional-learnable", "Learnable", "model.correlation.positional=learnable"),
+)
+SIGNIFICANCE = (replace(FASTFORMER, seeds=3), DESCENDING)
+
+
+def _features(key: str, paper: str, *changes: str) -> TrainedRow:
+    linear = ("model.correlation=linear", *changes)
+    return TrainedRow(key=f"features-{key}", paper=paper, changes=linear, new_features=True)
+
+
+FEATURES = (
+    _features("none", "None", "model.features=none"),
+    *(_features(f"conv-{k}", f"2D Conv k={k}", f"model.features.kernel_size={k}") for k in (1, 3, 5)),
+    _features("attention", "Self-attn", "model.features=attention"),
+    _features("cross-attention", "+ Cross-attn.", "model.features=attention", "model.features.cross=true"),
+    _features("mamba2d", "Mamba2D", "model.features=mamba2d"),
+    _features(
+        "mamba2d-bidirectional",
+        "+ bidirectional",
+        "model.features=mamba2d",
+        'model.features.orders=["raster", "reverse_raster"]',
+    ),
+    _features("mamba2d-z-order", "+ Z-order curve", "model.features=mamba2d", 'model.features.orders=["z_order"]'),
+    _features("plain-mamba", "PlainMamba", "model.features=plain_mamba"),
+)
+
+
+def _plain(key: str, paper: str, *changes: str) -> TrainedRow:
+    return TrainedRow(key=key, paper=paper, changes=("model.features=none", "model.correlation=linear", *changes))
+
+
+FACETS_COMBINED = tuple(
+    _plain(f"facets-{count}", paper, f"model.backbone.facets={json.dumps(['token', 'value', 'query', 'key'][:count])}")
+    for count, paper in enumerate(("Token", "+ Value", "+ Value, Query", "+ Value, Query, Key"), start=1)
+)
+LAYERS_COMBINED = tuple(
+    _plain(
+        f"layers-{first}-11",
+        "11" if first == 11 else f"{first}-11",
+        'model.backbone.facets=["token"]',
+        f"model.backbone.layers={list(range(first, 12))}",
+    )
+    for first in range(11, -1, -1)
+)
+BACKBONES = tuple(
+    TrainedRow(
+        key=f"backbone-{backbone}-{'augmented' if augment == 'true' else 'plain'}",
+        paper=f"{name}, {'' if augment == 'true' else 'no '}augmentation",
+        changes=(*changes, f"augment={augment}"),
+    )
+    for backbone, name, changes in (
+        ("resnet101", "ResNet101", ("model.backbone=resnet", "model.side=480")),
+        ("dinov2", "DINOv2", ()),
+    )
+    for augment in ("false", "true")
+)

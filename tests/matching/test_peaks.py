@@ -1,0 +1,54 @@
+import numpy as np
+import pytest
+import torch
+
+from mambamatcher.matching.peaks import separate_peaks
+from mambamatcher.model.geometry import grid_centres
+from mambamatcher.model.transfer import Transfer
+
+GRID = (12, 16)
+
+
+def bumps(*places: tuple[float, float, float], width: float = 0.15) -> torch.Tensor:
+    """Scores with a smooth bump of each given (x, y, height) in the unit frame."""
+    centres = grid_centres(GRID)
+    rows = [
+        height * torch.exp(-(centres - torch.tensor([x, y])).square().sum(dim=1) / (2 * width**2))
+        for x, y, height in places
+    ]
+    return torch.stack(rows).amax(dim=0).reshape(1, *GRID)
+
+
+def test_each_bump_is_found_once_finer_than_the_grid_and_nothing_else():
+    places = [(0.53, -0.41, 1.0), (-0.48, 0.33, 0.9)]
+    peaks = separate_peaks(bumps(*places), 4, Transfer(temperature=12.0))
+    np.testing.assert_array_equal(peaks.present, [[True, True, False, False]])
+    for index, (x, y, _) in enumerate(places):
+        truth = torch.tensor([x, y])
+        nearest_centre = (grid_centres(GRID) - truth).norm(dim=1).min()
+        assert (peaks.points[0, index] - truth).norm() < 0.8 * nearest_centre
+    assert peaks.height[0, 0] > peaks.height[0, 1]
+
+
+def test_a_second_peak_is_read_where_it_is_even_on_the_flank_of_a_higher_one():
+    scores = bumps((0.0, 0.0, 1.0), (0.45, 0.0, 0.6), width=0.2)
+    second = separate_peaks(scores, 2, Transfer(temperature=30.0)).points[0, 1]
+    assert second[0] == pytest.approx(0.45, abs=0.1)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_peaks_are_those_a_greedy_search_over_local_maxima_finds(seed):
+    torch.manual_seed(seed)
+    scores = torch.rand(3, *GRID)
+    centres = grid_centres(GRID).numpy()
+    peaks = separate_peaks(scores, 5, Transfer(readout="argmax"), radius=0.4)
+    for row, found, present in zip(scores.numpy(), peaks.points.numpy(), peaks.present.numpy(), strict=True):
+        expected: list[np.ndarray] = []
+        for flat in np.argsort(-row, axis=None):
+            y, x = divmod(int(flat), GRID[1])
+            around = row[max(0, y - 1) : y + 2, max(0, x - 1) : x + 2]
+            far = all(np.linalg.norm(centres[flat] - other) > 0.4 for other in expected)
+            if row[y, x] == around.max() and far:
+                expected.append(centres[flat])
+        np.testing.assert_allclose(found[present], expected[:5], atol=1e-6)
+        assert present.sum() == min(5, len(expected))

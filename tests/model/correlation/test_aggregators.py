@@ -1,0 +1,209 @@
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+from mambamatcher.errors import ConfigError
+from mambamatcher.model.correlation import (
+    CORRELATION_AGGREGATIONS,
+    Conv4dAggregation,
+    SimilarityScanAggregation,
+)
+from mambamatcher.model.correlation.sort_keys import SORT_KEYS
+from mambamatcher.model.layers.mamba import MambaSettings
+from mambamatcher.model.layers.positional import POSITIONAL_ENCODINGS
+from mambamatcher.model.layers.scan_orders import SCAN_ORDERS
+from tests import slow
+
+LEVELS = 3
+GRIDS = (2, 3, 4, 5)  # hs, ws, ht, wt all differ, so a swapped axis fails
+SMALL = MambaSettings(state=4, expand=2)
+
+
+def scan(**kwargs) -> SimilarityScanAggregation:
+    return SimilarityScanAggregation(mamba=SMALL, **kwargs)
+
+
+# every row of the paper's correlation, sort-key and positional tables
+ROWS = {
+    **{name: config() for name, config in CORRELATION_AGGREGATIONS.items()},
+    "conv4d k=1": Conv4dAggregation(kernel_size=1),
+    "conv4d k=5": Conv4dAggregation(kernel_size=5),
+    "conv4d consensus": Conv4dAggregation(hidden=(2,), consensus=True),
+    **{f"order {name}": scan(orders=(name,)) for name in SCAN_ORDERS},
+    "bidirectional": scan(orders=("raster", "reverse_raster")),
+    **{f"sort by {name}": scan(sort_key=name) for name in SORT_KEYS},
+    **{f"positional {name}": scan(positional=name) for name in POSITIONAL_ENCODINGS},
+    "norm": scan(norm=True),
+    "no residual, depth 2": scan(residual=False, depth=2),
+}
+
+
+def correlation(seed: int = 0) -> torch.Tensor:
+    # a cosine map's range, with ties as real maps have them
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(-10, 11, (2, LEVELS, *GRIDS), generator=generator) / 10.0
+
+
+def build(config):
+    torch.manual_seed(1)
+    module = config.build(LEVELS).double()
+    for name, parameter in module.named_parameters():
+        if name.startswith("project") or "direction_B" in name:  # not at their symmetric start
+            torch.nn.init.normal_(parameter)
+    return module
+
+
+def sequence_of(maps: np.ndarray) -> np.ndarray:
+    return np.stack([maps[(slice(None), *place)] for place in np.ndindex(*GRIDS)])
+
+
+def slow_mean(module, maps, config):
+    return maps.sum(0) / LEVELS
+
+
+def slow_linear(module, maps, config):
+    return slow.linear(module.project, sequence_of(maps)).reshape(GRIDS)
+
+
+def slow_mutual(x):
+    out = np.zeros_like(x)
+    for c, i, j, k, l in np.ndindex(*x.shape):  # noqa: E741
+        here = x[c, i, j, k, l]
+        out[c, i, j, k, l] = here * here / max(x[c, i, j].max(), 1e-6) * here / max(x[c, :, :, k, l].max(), 1e-6)
+    return out
+
+
+def slow_conv4d(module, maps, config):
+    def stack(x):
+        for index, layer in enumerate(module.convolutions):
+            x = slow.conv(x, slow.numpy(layer.weight), slow.numpy(layer.bias))
+            x = np.maximum(x, 0) if index + 1 < len(module.convolutions) else x
+        return x
+
+    if not config.consensus:
+        return stack(maps)[0]
+    maps = slow_mutual(maps)
+    both = stack(maps) + stack(maps.transpose(0, 3, 4, 1, 2)).transpose(0, 3, 4, 1, 2)
+    return slow_mutual(np.maximum(both, 0))[0]
+
+
+def slow_fastformer(module, maps, config):
+    tokens = sequence_of(maps)
+    for layer in module.layers:
+        norm, attend = layer.attention
+        tokens = tokens + slow.additive_attention(attend, slow.layer_norm(norm, tokens))
+        tokens = tokens + slow.feed_forward(layer.feed_forward, tokens)
+    return slow.linear(module.project, tokens).reshape(GRIDS)
+
+
+def slow_plain_mamba(module, maps, config):
+    tokens = sequence_of(maps)
+    return slow.linear(module.project, tokens + slow.snake_scan(module.scan, tokens, GRIDS)).reshape(GRIDS)
+
+
+def slow_order(name, similarity):
+    if name == "random":  # any permutation will do, but it must be the one the module took
+        return SCAN_ORDERS[name](torch.zeros(1, len(similarity)), GRIDS)[0].tolist()
+    return slow.scan_order(name, similarity, GRIDS)
+
+
+def slow_positions(module, tokens, name):
+    tokens = tokens.copy()
+    for position, place in enumerate(np.ndindex(*GRIDS)):
+        for axis, coordinate in enumerate(place):
+            if name == "sinusoidal":
+                angle = np.pi * ((coordinate + 0.5) * 2 / GRIDS[axis] - 1)
+                for channel in range(LEVELS):
+                    if channel % 4 == axis:
+                        turn = channel // 4
+                        tokens[position, channel] += (np.sin, np.cos)[turn % 2](angle * 2 ** (turn // 2))
+            if name == "learnable":
+                table = slow.numpy(module.positional.tables)[axis]
+                at = (coordinate + 0.5) * table.shape[1] / GRIDS[axis] - 0.5
+                low = int(np.floor(at))
+                tokens[position] += table[:, low] * (low + 1 - at) + table[:, low + 1] * (at - low)
+    return tokens
+
+
+def slow_similarity_scan(module, maps, config):
+    tokens = sequence_of(maps)
+    similarity = {"last": tokens[:, -1], "penultimate": tokens[:, -2], "mean": tokens.mean(1)}[config.sort_key]
+    orders = [slow_order(name, np.round(similarity, 9)) for name in config.orders]
+    tokens = slow_positions(module, tokens, config.positional)
+    for norm, layer in zip(module.norms, module.scans, strict=True):
+        seen = slow.layer_norm(norm, tokens) if config.norm else tokens
+        scanned = slow.ordered_scan(layer, seen, orders)
+        tokens = tokens + scanned if config.residual else scanned
+    return slow.linear(module.project, tokens).reshape(GRIDS)
+
+
+SLOW = {
+    "mean": slow_mean,
+    "linear": slow_linear,
+    "conv4d": slow_conv4d,
+    "fastformer": slow_fastformer,
+    "plain_mamba": slow_plain_mamba,
+    "similarity_scan": slow_similarity_scan,
+}
+
+
+def test_every_registered_aggregation_has_a_slow_version():
+    assert SLOW.keys() == CORRELATION_AGGREGATIONS.keys()
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_equals_its_slow_obvious_version(row):
+    config = ROWS[row]
+    module = build(config)
+    maps = correlation().double()
+    if row == "sort by mean":  # means of tied levels round differently in different sums
+        maps = maps + torch.rand(maps.shape, generator=torch.Generator().manual_seed(3), dtype=torch.float64) / 100
+    name = CORRELATION_AGGREGATIONS.name_of(type(config))
+    refined = module(maps)
+    for b in range(len(maps)):
+        expected = SLOW[name](module, slow.numpy(maps[b]), config)
+        assert_close(slow.numpy(refined[b]), expected, rtol=2e-5, atol=5e-6)
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_gives_one_map_with_finite_non_zero_gradients(row):
+    module = build(ROWS[row]).float()
+    maps = correlation(1).requires_grad_()
+    refined = module(maps)
+    assert refined.shape == (2, *GRIDS)
+    (refined * torch.randn_like(refined)).sum().backward()
+    for name, tensor in {"maps": maps, **dict(module.named_parameters())}.items():
+        assert tensor.grad is not None, name
+        assert tensor.grad.isfinite().all(), name
+        assert tensor.grad.abs().sum() > 0, name
+
+
+@pytest.mark.parametrize("row", ROWS)
+@pytest.mark.parametrize("value", [0.0, -1.0, 1.0])
+def test_constant_maps_give_finite_scores(row, value):
+    module = build(ROWS[row]).float()
+    assert module(torch.full((1, LEVELS, *GRIDS), value)).isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["linear", "fastformer", "similarity_scan"])
+def test_an_untrained_projection_starts_as_the_mean_of_the_levels(name):
+    project = CORRELATION_AGGREGATIONS[name]().build(LEVELS).project
+    assert_close(project.weight, torch.full((1, LEVELS), 1 / LEVELS))
+    assert project.bias.item() == 0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (lambda: Conv4dAggregation(kernel_size=4), "odd"),
+        (lambda: scan(orders=()), "at least one order"),
+        (lambda: scan(orders=("decending",)), "Did you mean 'descending'"),
+        (lambda: scan(sort_key="lats"), "Did you mean 'last'"),
+        (lambda: scan(positional="sinus"), "Did you mean 'sinusoidal'"),
+        (lambda: scan(depth=0), "depth"),
+    ],
+)
+def test_impossible_choices_are_refused(wrong, says):
+    with pytest.raises(ConfigError, match=says):
+        wrong()

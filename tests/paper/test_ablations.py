@@ -1,0 +1,150 @@
+import json
+from dataclasses import replace
+from fcntl import LOCK_EX, flock
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from mambamatcher.errors import ConfigError, InputError
+from mambamatcher.model.mambamatcher import MambaMatcher
+from mambamatcher.model.presets import tiny
+from mambamatcher.paper import ablations, trained_rows
+from mambamatcher.paper.ablations import Ablation, finished, train_rows
+from mambamatcher.paper.cached_model import CachedMambaMatcher
+from mambamatcher.paper.comparison import difference_line, outcome_rows, pair_shares
+from mambamatcher.paper.initialisation import begin_as_weighted_sum
+from mambamatcher.paper.trained_rows import CORRELATION, FEATURES, Base, TrainedRow, base_of
+from mambamatcher.training.cache import FeatureCache
+from mambamatcher.training.recipe import Recipe
+
+LINEAR = TrainedRow(key="linear", paper="4D Conv k=1", changes=("model.correlation=linear",), seeds=2)
+MADE = {"base": "tiny", "steps": 2, "limit": 3}
+
+
+@pytest.fixture
+def ablation(tmp_path):
+    base = Base(
+        name="tiny",
+        recipe=Recipe(model=tiny(), effective_batch=2, batch_size=2, workers=0, augment=False, cache_gigabytes=0.1),
+        training=("synthetic", "trn"),
+        evaluations=(("synthetic", "val"),),
+        embedded=False,
+    )
+    return Ablation(base=base, steps=2, results=tmp_path / "results", runs=tmp_path / "runs", limit=3)
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """Note which rows would be trained, and train none."""
+    rows = []
+
+    def note(row, seed, *_):
+        rows.append((row.key, seed))
+        return MADE
+
+    monkeypatch.setattr(ablations, "_train_and_evaluate", note)
+    return rows
+
+
+def test_a_row_is_trained_evaluated_and_kept_and_all_rows_share_their_features(ablation, monkeypatch):
+    monkeypatch.setattr(ablations, "VALIDATION_PAIRS", 2)
+    monkeypatch.setattr("mambamatcher.evaluation.evaluate.fingerprint", lambda _: "renders the whole split")
+    once = replace(LINEAR, seeds=1)
+    train_rows([once], ablation)
+    assert [path.name for path in ablation.results.iterdir()] == ["linear-seed0.json"]
+    outcomes = finished(once, ablation)
+    assert outcomes[0]["evaluations"]["synthetic val"]["pairs"] == 3
+    line = outcome_rows(once, outcomes)[0]
+    assert line.cells[1].low <= line.cells[1].value <= line.cells[1].high
+    assert "2 steps" in line.protocol
+    assert len(list((ablation.runs / "features").glob("*.safetensors"))) > 4
+
+
+def test_a_cached_model_describes_pictures_as_the_model_does(tmp_path):
+    model = MambaMatcher(tiny()).eval()
+    images = torch.rand(2, 3, tiny().side, tiny().side)
+    cached = CachedMambaMatcher(model, FeatureCache(tmp_path, model.backbone, 0.1)).eval()
+    with torch.no_grad():
+        for _ in range(2):  # computed, then read
+            assert_close(cached.describe(images), model.describe(images))
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_finished_rows_are_skipped_and_show_without_the_others(ablation, trained):
+    train_rows([LINEAR], ablation)
+    (ablation.results / "linear-seed1.json").unlink()
+    assert finished(LINEAR, ablation) == [MADE]
+    train_rows([LINEAR], ablation)
+    assert trained == [("linear", 0), ("linear", 1), ("linear", 1)]
+
+
+def test_a_row_that_another_process_is_training_is_left_to_it(ablation, trained, monkeypatch):
+    other = ablation.runs / "linear-seed0"
+    other.mkdir(parents=True)
+    waited = []
+
+    def claim(path, wait):
+        if wait:  # the other has finished by then
+            waited.append(path.parent.name)
+            (ablation.results / "linear-seed0.json").write_text(json.dumps(MADE))
+            holder.close()
+        return own_claim(path, wait)
+
+    own_claim = ablations._claim
+    monkeypatch.setattr(ablations, "_claim", claim)
+    with (other / "lock").open("w") as holder:
+        flock(holder, LOCK_EX)
+        train_rows([LINEAR], ablation)
+    assert trained == [("linear", 1)]
+    assert waited == ["linear-seed0"]
+
+
+def test_rows_of_another_budget_are_not_mixed(ablation, trained):
+    train_rows([LINEAR], ablation)
+    with pytest.raises(InputError, match="was made with steps 2, not 4"):
+        finished(LINEAR, replace(ablation, steps=4))
+
+
+@pytest.mark.parametrize("row", CORRELATION, ids=lambda row: row.key)
+def test_every_correlation_row_begins_as_the_same_weighted_sum(row):
+    base = base_of("embedded")
+    levels, project = 5, nn.Linear(5, 1)
+    aggregation = base.configured(row, 0, 1).model.correlation.build(levels)
+    begin_as_weighted_sum(aggregation, project)
+    correlation = torch.rand(2, levels, 2, 3, 4, 5)
+    expected = project(correlation.movedim(1, -1)).squeeze(-1)
+    with torch.no_grad():
+        assert_close(aggregation(correlation), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("base", ["embedded", "paper"])
+def test_every_row_is_a_recipe_with_a_frozen_backbone_and_one_round(base):
+    for row in (*CORRELATION, *FEATURES, *trained_rows.SORT_KEY, *trained_rows.POSITIONAL):
+        recipe = base_of(base).configured(row, 1, 240)
+        assert recipe.model.backbone.trainable_blocks == 0
+        assert (recipe.seed, recipe.steps, recipe.round_steps) == (1, 240, 240)
+
+
+def test_the_paper_base_has_the_papers_block_and_the_embedded_one_a_small_block():
+    row = trained_rows.DESCENDING
+    sizes = {name: base_of(name).configured(row, 0, 1).model.correlation.mamba.expand for name in trained_rows.BASES}
+    assert sizes == {"embedded": 2, "paper": 3}
+
+
+def test_an_unknown_base_is_refused():
+    with pytest.raises(ConfigError, match="unknown base"):
+        base_of("papr")
+
+
+def test_a_difference_has_a_sign_an_interval_and_a_probability_and_is_shown_by_seed():
+    def outcome(right):
+        return {"evaluations": {"here": {"right": [right] * 40, "keypoints": [4] * 40}}}
+
+    first, second = [outcome([1, 2, 3]), outcome([1, 3, 3])], [outcome([1, 3, 3]), outcome([1, 3, 3])]
+    assert np.allclose(pair_shares(first, "here")[0], [0.25, 0.625, 0.75])
+    line = difference_line(("a", first), ("b", second), "here")
+    assert "here: b against a: +12.50 points" in line
+    assert "p = 0.0005; by seed +25.00, +0.00" in line
