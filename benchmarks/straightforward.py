@@ -12,7 +12,7 @@ from mambamatcher.ops import selective_scan
 
 
 def extract(model: MambaMatcher, images: Tensor) -> Tensor:
-    return model.extract(images)  # transformers' own network: there is no plainer one
+    return model.backbone(images)  # transformers' own network: there is no plainer one
 
 
 def aggregate(model: MambaMatcher, features: Tensor) -> Tensor:

@@ -63,7 +63,7 @@ def draw_steps(matcher: Matcher, pair: PreparedPair, point: Float[np.ndarray, "2
     _write(axes, "how-1-pictures.png")
 
     with torch.inference_mode():
-        source, target = (matcher.describe(picture) for picture in (pair.source, pair.target))
+        source, target = (matcher.encode(picture) for picture in (pair.source, pair.target))
         scores = correlation_map(source, target)[0]
     levels = [0, len(scores) // 2, len(scores) - 1]
     draw_features(source[0], target[0], levels)

@@ -106,7 +106,7 @@ def answers(matcher: Matcher, folder: Path) -> dict[str, Any]:
     """Everything the tool asks of a matcher."""
     source, target = folder / "source.png", folder / "target.png"
     result = matcher.match(source, target, POINTS, top_k=3)
-    flow = dense_flow(matcher.prepare(source, target, flip_test=True))
+    flow = dense_flow(matcher.prepare(source, target))
     return {
         "device": matcher.model.backbone.mean.device.type,
         "points": result.points.tolist(),

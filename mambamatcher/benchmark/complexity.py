@@ -45,7 +45,7 @@ def stages(config: ModelConfig) -> list[Stage]:
     with torch.device("meta"):
         model = MambaMatcher(replace(config, backbone=replace(config.backbone, weights="random"))).eval()
         images = torch.rand(1, 3, config.side, config.side)
-    extracted, backbone = _count(lambda: (model.extract(images), model.extract(images)))
+    extracted, backbone = _count(lambda: (model.backbone(images), model.backbone(images)))
     aggregated, features = _count(lambda: model.features(*extracted))
     correlation, correlating = _count(lambda: correlation_map(*aggregated))
     _, refining = _count(lambda: model.correlation(correlation))

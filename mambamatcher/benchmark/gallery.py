@@ -15,7 +15,7 @@ from mambamatcher.model.mambamatcher import MambaMatcher
 
 POINTS = np.array([[1.0, 1.0]])
 FEW = 3  # pairs that are matched without a cache; the rest is reckoned from them
-PASSES = ("describe", "compare")
+PASSES = ("encode", "correlate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,8 @@ class Report:
             ("pair by pair, no cache", self.uncached_seconds),
         )
         lines = [
-            f"{self.preset} at {self.side} px, 1 source x {self.targets} targets: described {self.passes['describe']} "
-            f"images and compared {self.passes['compare']} pairs, {100 * self.overhead:+.1f} % besides"
+            f"{self.preset} at {self.side} px, 1 source x {self.targets} targets: described {self.passes['encode']} "
+            f"images and compared {self.passes['correlate']} pairs, {100 * self.overhead:+.1f} % besides"
         ]
         lines += [f"  {name:34} {seconds:8.2f} s, {seconds / self.targets:.3f} s a target" for name, seconds in rows]
         return "\n".join(lines)

@@ -19,7 +19,6 @@ from mambamatcher.benchmark.measurement import Circumstances, circumstances, mea
 from mambamatcher.errors import InputError
 from mambamatcher.model.checkpoint import save_pretrained
 from mambamatcher.model.correlation import correlation_map
-from mambamatcher.model.features import PerImageAggregator
 from mambamatcher.model.features.conv import ConvAggregator
 from mambamatcher.model.mambamatcher import MambaMatcher, ModelConfig
 from mambamatcher.model.presets import PRESETS
@@ -160,11 +159,10 @@ def _rows(model: MambaMatcher, side: int, repeats: int, plain: ModuleType | None
         return Row(side, stage, measure(ours, repeats).seconds, 0.0, slow)
 
     def whole() -> Tensor:
-        source, target = model.describe(images).split(1)
-        return transfer_points(model.compare(source, target), points, transfer)
+        return model(images[:1], images[1:], points)
 
-    yield row("backbone", lambda: model.extract(images), "extract", images)
-    extracted = model.extract(images)
+    yield row("backbone", lambda: model.backbone(images), "extract", images)
+    extracted = model.backbone(images)
     aggregation = row("features", lambda: _aggregate(model, extracted), "aggregate", extracted)
     yield replace(aggregation, plain_channels_last_seconds=straightforward("aggregate_channels_last", extracted))
     source, target = _aggregate(model, extracted)
@@ -179,10 +177,8 @@ def _rows(model: MambaMatcher, side: int, repeats: int, plain: ModuleType | None
 
 
 def _aggregate(model: MambaMatcher, extracted: Tensor) -> tuple[Tensor, ...]:
-    """Refine both images' features, together where the aggregation allows it."""
-    if isinstance(model.features, PerImageAggregator):
-        return model.features.aggregate(extracted).split(1)
-    return model.features(*extracted.split(1))
+    """Aggregate both images' features."""
+    return model.features.per_pair(*model.features.per_image(extracted).split(1))
 
 
 _FIRST_PAIR = """

@@ -19,7 +19,6 @@ def evaluate(
     out: Annotated[Path, typer.Option(help="The folder for predictions and reports.")] = Path("evaluation"),
     limit: Annotated[int | None, typer.Option(min=1, help="Take only the first so many pairs.")] = None,
     alpha: Annotated[list[float] | None, typer.Option(help="A threshold; repeat for more.")] = None,
-    flip_test: Annotated[bool, typer.Option(help="Match the mirrored source too and keep the better one.")] = False,
     skip_bad: Annotated[
         bool, typer.Option(help="Leave out and list what cannot be read, instead of stopping.")
     ] = False,
@@ -61,7 +60,7 @@ def evaluate(
     else:
         on_engine = predict if engine is EngineName.local else predict_with(chosen)
         report = run(
-            MatcherPredictor(model, load_for_run(model, engine, device), flip_test=flip_test),
+            MatcherPredictor(model, load_for_run(model, engine, device)),
             request,
             on_engine,
         )

@@ -26,7 +26,6 @@ def match(
     model: Annotated[str | None, typer.Option(help="A preset's name or a saved model's folder.")] = None,
     device: Device = None,
     top_k: Annotated[int, typer.Option(min=1, help="Give up to so many separate places for each point.")] = 1,
-    flip_test: Annotated[bool, typer.Option(help="Match the mirrored source too and keep the better one.")] = False,
     out: Annotated[Path | None, typer.Option(help="Write the matches as a picture.")] = None,
     heatmap: Annotated[Path | None, typer.Option(help="Write where each point may lie as a picture.")] = None,
     points_out: Annotated[
@@ -53,7 +52,7 @@ def match(
             refuse_existing(result_file, overwrite)
     matcher = load_matcher(model, device)
     wanted = make_points(matcher.suggest_points(source)) if wanted is None else wanted
-    result = matcher.match(source, target, wanted.points, top_k=top_k, flip_test=flip_test)
+    result = matcher.match(source, target, wanted.points, top_k=top_k)
     if out is not None:
         result.save(out, overwrite)
     if heatmap is not None:
@@ -126,7 +125,7 @@ def print_table(result: "MatchResult", names: tuple[str, ...]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(caption="the mirrored source matched better" if result.mirrored else None)
+    table = Table()
     for column in ("point", "source x, y", "target x, y", "confidence", "matched"):
         table.add_column(column, justify="right")
     for index, name in enumerate(names):

@@ -19,7 +19,6 @@ def swap(
         Path | None, typer.Option(help="TARGET's object; found by the features if not given.")
     ] = None,
     matched_out: Annotated[Path | None, typer.Option(help="Also write a mask of where there is a match.")] = None,
-    flip_test: Annotated[bool, typer.Option(help="Match the mirrored source too and keep the better one.")] = False,
     model: Annotated[str | None, typer.Option(help="A preset's name or a saved model's folder.")] = None,
     device: Device = None,
     overwrite: Annotated[bool, typer.Option(help="Replace existing pictures.")] = False,
@@ -49,7 +48,7 @@ def swap(
         object_mask(matcher.foreground(picture), picture.size) if mask is None else mask
         for mask, picture in zip(given, pictures, strict=True)
     ]
-    flow = dense_flow(matcher.prepare(*pictures, flip_test=flip_test))
+    flow = dense_flow(matcher.prepare(*pictures))
     swapped, share = swap_texture(flow, *pictures, *masks)
     save_picture(swapped, out, overwrite)
     if matched_out is not None:

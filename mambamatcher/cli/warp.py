@@ -17,7 +17,6 @@ def warp(
     overlay: Annotated[Path | None, typer.Option(help="A partly transparent picture to lie over it.")] = None,
     edit: Annotated[Path | None, typer.Option(help="An edited copy of SOURCE; its changes are made to TARGET.")] = None,
     matched_out: Annotated[Path | None, typer.Option(help="Also write a mask of where there is a match.")] = None,
-    flip_test: Annotated[bool, typer.Option(help="Match the mirrored source too and keep the better one.")] = False,
     model: Annotated[str | None, typer.Option(help="A preset's name or a saved model's folder.")] = None,
     device: Device = None,
     overwrite: Annotated[bool, typer.Option(help="Replace existing pictures.")] = False,
@@ -46,7 +45,7 @@ def warp(
     pictures = load_image(source), load_image(target)
     mode, path = given[0]
     layer = read_layer(path, mode, pictures[0].size)
-    flow = dense_flow(load_matcher(model, device).prepare(*pictures, flip_test=flip_test))
+    flow = dense_flow(load_matcher(model, device).prepare(*pictures))
     if mode == "L":
         carried = carry_mask(flow, layer, pictures[1].size)
     elif mode == "RGBA":

@@ -15,21 +15,19 @@ from mambamatcher.model.config import to_dict
 class MatcherPredictor:
     """A `Matcher` under the name the user gave it; its configuration says which weights it has."""
 
-    def __init__(self, name: str, matcher: Matcher, *, flip_test: bool = False) -> None:
+    def __init__(self, name: str, matcher: Matcher) -> None:
         self.name = name
         self.matcher = matcher
-        self.flip_test = flip_test
         self.configuration: Mapping[str, Any] = {
             **to_dict(matcher.config),
             "weights_hash": weights_hash(matcher.model),
-            **({"flip_test": True} if flip_test else {}),
         }
 
     def predict_points(
         self, source: Image.Image, target: Image.Image, points: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Match points; an annotated point that lies just outside the picture is taken at its edge."""
-        result = self.matcher.match(source, target, np.clip(points, 0, source.size), flip_test=self.flip_test)
+        result = self.matcher.match(source, target, np.clip(points, 0, source.size))
         return result.points, result.confidence
 
 

@@ -21,8 +21,7 @@ from torch import Tensor
 from mambamatcher.errors import ConfigError, InputError
 from mambamatcher.io.atomic import write_atomically
 from mambamatcher.model.config import from_dict
-from mambamatcher.model.geometry import grid_centres
-from mambamatcher.model.transfer import Transfer, dense_transfer, soft_sampler, transfer_points
+from mambamatcher.model.transfer import Transfer, transfer_points
 
 CALIBRATION = "calibration.json"  # beside a saved model's config.json
 RETURN_DISTANCE = 0.2  # unit frame
@@ -65,27 +64,12 @@ def transposed(refined: Refined) -> Float[Tensor, "1 ht wt hs ws"]:
     return refined.permute(0, 3, 4, 1, 2)
 
 
-def point_scores(
-    refined: Refined, points: Float[Tensor, "keypoint 2"], settings: Transfer
-) -> Float[Tensor, "keypoint ht wt"]:
-    """Return the scores of each source point (unit frame) with every target position."""
-    weights = soft_sampler(points[None], (refined.shape[1], refined.shape[2]), settings.radius)
-    return (weights @ refined.float().flatten(3).flatten(1, 2))[0].unflatten(-1, (refined.shape[3], refined.shape[4]))
-
-
 def return_agreement(
     refined: Refined, points: Float[Tensor, "keypoint 2"], found: Float[Tensor, "keypoint 2"], settings: Transfer
 ) -> Float[Tensor, " keypoint"]:
-    """Carry matches back and say how near to their source points they come; all points in the unit frame."""
+    """Transfer matches back and measure how near to their source points they come; all points in the unit frame."""
     returned = transfer_points(transposed(refined), found[None], settings)[0]
     return torch.exp(-(returned - points).norm(dim=-1) / RETURN_DISTANCE)
-
-
-def dense_agreement(refined: Refined, settings: Transfer) -> Float[Tensor, "hs ws"]:
-    """Return the forward-backward agreement of every source position."""
-    grid = (refined.shape[1], refined.shape[2])
-    found = dense_transfer(refined, settings)[0]
-    return return_agreement(refined, grid_centres(grid, refined.device), found, settings).unflatten(0, grid)
 
 
 def gather_evidence(

@@ -1,19 +1,14 @@
-"""Foreseeing how much memory a pair needs, so that too much is refused with advice instead of a crash."""
+"""Estimates the memory a pair needs, so that too large a side is refused with advice instead of a crash."""
 
 from pathlib import Path
 
 from mambamatcher.errors import MemoryLimitError
-from mambamatcher.model.correlation.similarity_scan import SimilarityScan
-from mambamatcher.model.features.conv import ConvAggregator
 from mambamatcher.model.mambamatcher import MambaMatcher
-from mambamatcher.ops.winograd import best_tile, working_bytes
 
 CONTAINER = Path("/sys/fs/cgroup")
 FLOAT = 4
 LIBRARIES = 400 * 2**20  # what threads, packed matrices and compiled kernels take, found by measuring
 FLOATS_PER_PIXEL = 64  # of a backbone's activations at their widest
-FUSED_BYTES = 8 + 16 + 4  # a token's place in the order, what sorting takes besides, and its score
-UNFUSED_COPIES = 16  # of the correlation map, in an aggregator that stores what lies between its steps
 
 
 def needed_bytes(model: MambaMatcher, side: int) -> int:
@@ -23,31 +18,12 @@ def needed_bytes(model: MambaMatcher, side: int) -> int:
     levels = len(model.backbone.level_channels)
     views = 2 if model.config.mirror else 1
     features = 2 * views * levels * model.backbone.channels * positions * FLOAT
-    # one picture at a time, while the other's features are kept
+    # one image at a time, while the other's features are kept
     extracting = views * FLOATS_PER_PIXEL * side**2 * FLOAT + 2 * features
-    aggregating = 2 * features + _convolution_bytes(model.features, grid, views * levels)
-    tokens = positions**2
-    fused = isinstance(model.correlation, SimilarityScan) and model.correlation.can_be_fused
-    refining = FUSED_BYTES if fused else UNFUSED_COPIES * levels * FLOAT
-    comparing = 2 * features + tokens * (levels * FLOAT + refining)
-    return max(extracting, aggregating, comparing) + _kept_bytes(model.features, grid) + LIBRARIES
-
-
-def _convolution_bytes(features: object, grid: tuple[int, int], maps: int) -> int:
-    if not isinstance(features, ConvAggregator):
-        return 0
-    if not features.pays:
-        return maps * features.widen.out_channels * grid[0] * grid[1] * FLOAT
-    return working_bytes(maps, features.widen.in_channels, grid)
-
-
-def _kept_bytes(features: object, grid: tuple[int, int]) -> int:
-    """Return the size of the transformed weights that are yet to be made and kept."""
-    if not isinstance(features, ConvAggregator) or not features.pays or not features.keep_transformed:
-        return 0
-    elements = (best_tile(grid) + 2) ** 2
-    weights = features.widen.weight[..., 0, 0].numel() + features.narrow.weight[..., 0, 0].numel()
-    return 0 if features.has_transformed(grid) else elements * weights * FLOAT
+    aggregating = 2 * features + model.features.working_bytes(grid, views * levels)
+    left = model.config.features.levels_after(levels)
+    correlating = 2 * features + positions**2 * (left * FLOAT + model.correlation.bytes_per_score(left))
+    return max(extracting, aggregating, correlating) + model.features.kept_bytes(grid) + LIBRARIES
 
 
 def available_bytes() -> int | None:

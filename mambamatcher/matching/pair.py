@@ -10,55 +10,56 @@ from PIL import Image
 from torch import Tensor
 
 from mambamatcher.errors import InputError
-from mambamatcher.io.points import check_points
+from mambamatcher.io.points import Pixels, check_points
 from mambamatcher.matching.confidence import (
     Calibration,
     Evidence,
     Refined,
     gather_evidence,
-    point_scores,
     return_agreement,
 )
 from mambamatcher.matching.peaks import separate_peaks
 from mambamatcher.matching.result import MatchResult, Modes
 from mambamatcher.model.geometry import pixels_to_unit, unit_to_pixels
-from mambamatcher.model.transfer import Transfer, point_probability, transfer_points
+from mambamatcher.model.transfer import Transfer, read_out
 
 Units = Float[Tensor, "keypoint 2"]  # unit frame
 
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedPair:
-    """Two pictures compared once; any number of points can then be asked for, each in a moment.
-
-    `mirrored` says that a flip test preferred the mirrored source; `refined` is the source's own frame all the same.
-    """
+    """Two images correlated once; any number of points can then be matched quickly."""
 
     source: Image.Image = field(repr=False)
     target: Image.Image = field(repr=False)
     refined: Refined = field(repr=False)
     transfer: Transfer
     calibration: Calibration = field(default_factory=Calibration)
-    mirrored: bool = False
 
     def match(self, points: ArrayLike, top_k: int = 1) -> MatchResult:
-        """Find in the target the points given on the source, both in original (upright) pixels.
+        """Find points of the source in the target.
 
-        With `top_k` above 1 the result's `modes` hold up to so many separate places for each point.
+        Args:
+            points: `(x, y)` in the source's original, upright pixels.
+            top_k: How many separate places to return for each point in the result's `modes`.
+
+        Raises:
+            InputError: A point lies outside the source, or `top_k` is below 1.
         """
+        return self.match_checked(check_points(points, self.source.size), top_k)
+
+    def match_checked(self, points: Pixels, top_k: int = 1) -> MatchResult:
+        """Do the same with points that `check_points` returned."""
         if top_k < 1:
             raise InputError(f"top_k must be at least 1, got {top_k}")
-        source_points = check_points(points, self.source.size)
-        units = pixels_to_unit(torch.from_numpy(source_points).float(), self.source.size).to(self.refined.device)
+        units = pixels_to_unit(torch.from_numpy(points).float(), self.source.size).to(self.refined.device)
         with torch.inference_mode():
-            found = transfer_points(self.refined, units[None], self.transfer)[0]
-            heatmaps = point_probability(self.refined, units[None], self.transfer)[0]
-            scores = point_scores(self.refined, units, self.transfer)
+            found, scores, heatmaps = (each[0] for each in read_out(self.refined, units[None], self.transfer))
             evidence = self._evidence(units, found, scores, scores.flatten(1).amax(dim=1))
             modes = None if top_k == 1 else self._modes(units, found, scores, top_k)
         confidence = self.calibration.probability(evidence)
         return MatchResult(
-            source_points=source_points,
+            source_points=points,
             points=self._target_pixels(found),
             confidence=confidence,
             matched=confidence >= self.calibration.threshold,
@@ -67,7 +68,6 @@ class PreparedPair:
             heatmaps=heatmaps.double().cpu().numpy(),
             evidence=evidence,
             modes=modes,
-            mirrored=self.mirrored,
         )
 
     def _modes(self, units: Units, found: Units, scores: Float[Tensor, "keypoint ht wt"], count: int) -> Modes:

@@ -32,7 +32,7 @@ class MatchResult:
     """Where the source points lie in the target, in original pixels.
 
     `confidence` is the calibrated probability that a match is right; where `matched` is false it is so low that the
-    target probably shows no counterpart. `mirrored` says that a flip test found the mirrored source the better match.
+    target probably shows no counterpart.
     """
 
     source_points: Pixels
@@ -44,7 +44,6 @@ class MatchResult:
     heatmaps: Float[np.ndarray, "keypoint ht wt"] = field(repr=False)
     evidence: Evidence = field(repr=False)  # what the confidence is made of
     modes: Modes | None = None
-    mirrored: bool = False
 
     def heatmap(self, index: int) -> Float[np.ndarray, "ht wt"]:
         """Return one point's matching distribution on the target's grid; it sums to 1."""
@@ -78,7 +77,6 @@ class MatchResult:
         return {
             "source_size": list(self.source.size),
             "target_size": list(self.target.size),
-            "mirrored": self.mirrored,
             "matches": matches,
         }
 

@@ -1,4 +1,4 @@
-"""MambaMatcher, whole: images and source points in, target points out (Sec. 4)."""
+"""MambaMatcher: images and source points in, target points out (Sec. 4)."""
 
 from dataclasses import dataclass, field
 
@@ -14,7 +14,6 @@ from mambamatcher.model.correlation import (
     CORRELATION_AGGREGATIONS,
     EPSILON,
     CorrelationConfig,
-    Linear,
     SimilarityScanAggregation,
     blended_correlation,
     correlation_map,
@@ -24,20 +23,18 @@ from mambamatcher.model.features import (
     Aggregated,
     ConvAggregation,
     FeatureConfig,
-    PerImageAggregator,
 )
 from mambamatcher.model.transfer import Transfer, blend_rows, transfer_points
 
 Images = Float[Tensor, "batch 3 height width"]
-Features = Float[Tensor, "batch level channel h w"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelConfig:
-    """The paper's model; each part can be exchanged for any of its registry."""
+    """The paper's model; each part can be replaced by any entry of its registry."""
 
     side: int = 420  # images are resized to this square before the model sees them
-    mirror: bool = False  # for inference, see each image in a mirror too, and take the mean of both similarities
+    mirror: bool = False  # at inference, average the similarities of the image and its mirror image
     backbone: BackboneConfig = choice(BACKBONES, default_factory=VitConfig)
     features: FeatureConfig = choice(FEATURE_AGGREGATIONS, default_factory=ConvAggregation)
     correlation: CorrelationConfig = choice(CORRELATION_AGGREGATIONS, default_factory=SimilarityScanAggregation)
@@ -49,7 +46,10 @@ class ModelConfig:
 
 
 class MambaMatcher(nn.Module):
-    """The model sees only tensors: images in [0, 1], points in the unit frame."""
+    """The model sees only tensors: images in [0, 1], points in the unit frame.
+
+    Three steps make a match: `encode` (what depends on one image), `correlate` (what needs both) and `transfer`.
+    """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -62,59 +62,58 @@ class MambaMatcher(nn.Module):
             )
         levels = len(self.backbone.level_channels)
         self.features = config.features.build(self.backbone.channels, levels)
-        if config.mirror and not isinstance(self.features, PerImageAggregator):
+        if config.mirror and self.features.pairwise:
             raise ConfigError("mirror=true needs an aggregation of each image's own features, not one of the pair's")
         self.correlation = config.correlation.build(config.features.levels_after(levels))
 
-    def extract(self, images: Images) -> Features:
-        """Compute the backbone's multi-level features."""
-        return self.backbone(images)
+    def encode(self, images: Images) -> Aggregated:
+        """Compute everything that depends on one image alone; it can be kept and correlated with many others.
 
-    def refine(
-        self, source: Float[Tensor, "batch level channel hs ws"], target: Float[Tensor, "batch level channel ht wt"]
-    ) -> Float[Tensor, "batch hs ws ht wt"]:
-        """Aggregate both images' features, correlate them and refine the correlation map."""
-        source, target = self.features(source, target)
-        return self.correlation(correlation_map(source, target))
+        With `mirror`, a position has twice the channels at inference: the directions of both views side by side, since
+        the cosine similarity of two such positions is the mean of the two similarities.
 
-    def describe(self, images: Images) -> Features:
-        """Compute all that does not depend on the other image, to be kept and compared with many.
-
-        Seen in a mirror too, a position has twice the channels: both views' directions side by side, since the cosine
-        similarity of two such pairs is the mean of the two.
+        Args:
+            images: RGB in [0, 1], with sides that are multiples of the backbone's stride.
         """
         if not self.config.mirror or self.training:
-            return self.aggregate(self.extract(images))
-        both = self.aggregate(self.extract(torch.cat([images, images.flip(3)])))
-        seen, mirrored = both.unflatten(0, (2, -1)).unbind()
-        return torch.cat([F.normalize(view, dim=2, eps=EPSILON) for view in (seen, mirrored.flip(4))], dim=2)
+            return self.features.per_image(self.backbone(images))
+        both = self.features.per_image(self.backbone(torch.cat([images, images.flip(3)])))
+        plain, mirrored = both.unflatten(0, (2, -1)).unbind()
+        return torch.cat([F.normalize(view, dim=2, eps=EPSILON) for view in (plain, mirrored.flip(4))], dim=2)
 
-    def aggregate(self, features: Features) -> Aggregated:
-        """Do to the backbone's features what of the aggregation does not depend on the other image."""
-        return self.features.aggregate(features) if isinstance(self.features, PerImageAggregator) else features
-
-    def compare(
+    def correlate(
         self, source: Float[Tensor, "batch level channel hs ws"], target: Float[Tensor, "batch level channel ht wt"]
     ) -> Float[Tensor, "batch hs ws ht wt"]:
-        """Do to what `describe` returned the rest of `refine`."""
-        if isinstance(self.features, PerImageAggregator):
-            return self.correlation(correlation_map(source, target))
-        return self.refine(source, target)
+        """Compute the refined correlation map of pairs of encoded images."""
+        return self.correlation(correlation_map(*self.features.per_pair(source, target)))
 
-    def scores_at(
+    def correlate_at(
         self,
-        described: Float[Tensor, "image level channel h w"],
+        encoded: Float[Tensor, "image level channel h w"],
         source: Int[Tensor, " batch"],
         target: Int[Tensor, " batch"],
         weights: Float[Tensor, "batch keypoint source_position"],
     ) -> Float[Tensor, "batch keypoint h w"]:
-        """Blend the refined scores of source positions, for some pairs of described images.
+        """Blend the refined scores of source positions.
 
-        A linear aggregation may be blended before it is applied, which spares nearly the whole correlation map.
+        Where the aggregation is linear it is applied to blended scores, which spares nearly the whole correlation map.
+
+        Args:
+            encoded: Encoded images, each once.
+            source: Index of each pair's source image.
+            target: Index of each pair's target image.
+            weights: Weight of every source position for each keypoint.
         """
-        if isinstance(self.correlation, Linear) and isinstance(self.features, PerImageAggregator):
-            return self.correlation(blended_correlation(described, source, target, weights)).squeeze(2)
-        return blend_rows(self.compare(described[source], described[target]), weights)
+        if self.correlation.linear and not self.features.pairwise:
+            return self.correlation(blended_correlation(encoded, source, target, weights)).squeeze(2)
+        return blend_rows(self.correlate(encoded[source], encoded[target]), weights)
+
+    def transfer(
+        self, refined: Float[Tensor, "batch hs ws ht wt"], points: Float[Tensor, "batch keypoint 2"]
+    ) -> Float[Tensor, "batch keypoint 2"]:
+        """Transfer source points to the target, both in the unit frame of their image."""
+        settings = self.config.transfer
+        return transfer_points(refined, points, settings, settings.training_radius if self.training else None)
 
     def forward(
         self,
@@ -123,38 +122,52 @@ class MambaMatcher(nn.Module):
         points: Float[Tensor, "batch keypoint 2"],
         present: Bool[Tensor, "batch keypoint"] | None = None,
     ) -> Float[Tensor, "batch keypoint 2"]:
-        """Carry source points to the target images.
+        """Transfer source points to the target images: encode, correlate, transfer.
 
-        Pairs may have different numbers of points: `present` marks the real ones, and whatever stands in the other
-        places is carried along as the image's centre.
+        Args:
+            source_images: RGB in [0, 1].
+            target_images: RGB in [0, 1].
+            points: Source points in the unit frame.
+            present: Marks the real points, where pairs have different numbers of them. Any value may stand for the
+                others; it is treated as the centre of the image.
+
+        Returns:
+            Target points in the unit frame.
+
+        Raises:
+            InputError: Shapes that do not fit together, no points, or points outside the unit frame.
         """
-        if points.ndim != 3 or points.shape[-1] != 2 or not len(points) == len(source_images) == len(target_images):
-            raise InputError(
-                f"points must have shape (batch, keypoint, 2) with the batch of the images, got {tuple(points.shape)} "
-                f"for {len(source_images)} source and {len(target_images)} target images"
-            )
-        if present is not None and present.shape != points.shape[:2]:
-            raise InputError(
-                f"present must have shape {tuple(points.shape[:2])} as the points, got {tuple(present.shape)}"
-            )
-        if points.shape[1] == 0:
-            raise InputError("there are no points to transfer; give at least one per batch")
-        if present is not None:
-            points = points.where(present[..., None], 0.0)
-        if not bool(((points >= -1) & (points <= 1)).all()):
-            worst = points.detach().abs().max().item()
-            raise InputError(f"points must lie in the unit frame [-1, 1], got a coordinate of size {worst:.3g}")
-        refined = self.compare(self.describe(source_images), self.describe(target_images))
-        radius = self.config.transfer.training_radius if self.training else self.config.transfer.radius
-        return transfer_points(refined, points, self.config.transfer, radius)
+        points = _checked(points, present, len(source_images), len(target_images))
+        return self.transfer(self.correlate(self.encode(source_images), self.encode(target_images)), points)
+
+
+def _checked(
+    points: Float[Tensor, "..."], present: Bool[Tensor, "..."] | None, sources: int, targets: int
+) -> Float[Tensor, "batch keypoint 2"]:
+    """Return the points with absent ones at the centre, or refuse them."""
+    if points.ndim != 3 or points.shape[-1] != 2 or not len(points) == sources == targets:
+        raise InputError(
+            f"points must have shape (batch, keypoint, 2) with the batch of the images, got {tuple(points.shape)} "
+            f"for {sources} source and {targets} target images"
+        )
+    if present is not None and present.shape != points.shape[:2]:
+        raise InputError(f"present must have shape {tuple(points.shape[:2])} as the points, got {tuple(present.shape)}")
+    if points.shape[1] == 0:
+        raise InputError("there are no points to transfer; give at least one per batch")
+    if present is not None:
+        points = points.where(present[..., None], 0.0)
+    if not bool(((points >= -1) & (points <= 1)).all()):
+        worst = points.detach().abs().max().item()
+        raise InputError(f"points must lie in the unit frame [-1, 1], got a coordinate of size {worst:.3g}")
+    return points
 
 
 def count_parameters(module: nn.Module) -> int:
-    """Count a module's parameters, trained or not."""
+    """Count a module's parameters, trainable or not."""
     return sum(parameter.numel() for parameter in module.parameters())
 
 
 def build_untrained(config: ModelConfig) -> MambaMatcher:
-    """Make a model without allocating or loading any weights, to look at its shape and size."""
+    """Make a model on the meta device, without allocating or loading weights."""
     with torch.device("meta"):
         return MambaMatcher(config)

@@ -10,7 +10,8 @@ from torch import nn
 
 from mambamatcher.errors import BackendError
 from mambamatcher.io.atomic import refuse_existing, write_atomically
-from mambamatcher.model.mambamatcher import Features, Images, MambaMatcher
+from mambamatcher.model.features import Aggregated
+from mambamatcher.model.mambamatcher import Images, MambaMatcher
 
 INPUT, OUTPUT = "images", "features"
 
@@ -22,9 +23,9 @@ class Describer(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, images: Images) -> Features:
+    def forward(self, images: Images) -> Aggregated:
         """Describe images."""
-        return self.model.describe(images)
+        return self.model.encode(images)
 
 
 def export_onnx(model: MambaMatcher, path: str | PathLike[str], overwrite: bool = False) -> None:

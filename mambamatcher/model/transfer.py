@@ -4,7 +4,7 @@ All points are in the unit frame of their own image.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -51,20 +51,58 @@ class Transfer:
         return self.blend == "scores" or self.readout == "argmax"
 
 
+class Readout(NamedTuple):
+    """What a refined map says about some source points.
+
+    Attributes:
+        points: Target points in the unit frame of the target.
+        scores: Refined scores of each point with every target position.
+        probability: The matching distribution of each point over the target: its heat map.
+    """
+
+    points: Float[Tensor, "batch keypoint 2"]
+    scores: Float[Tensor, "batch keypoint ht wt"]
+    probability: Float[Tensor, "batch keypoint ht wt"]
+
+
 @in_float32
-def matching_probability(
-    refined: Float[Tensor, "batch hs ws ht wt"], settings: Transfer
-) -> Float[Tensor, "batch source_position target_position"]:
-    """Turn each source position's scores into a distribution over target positions with a single peak."""
-    return _probability(refined.flatten(3).flatten(1, 2), (refined.shape[3], refined.shape[4]), settings)
+def read_out(
+    refined: Float[Tensor, "batch hs ws ht wt"], points: Points, settings: Transfer, radius: float | None = None
+) -> Readout:
+    """Read source points out of a refined map.
+
+    Args:
+        refined: Refined correlation map of a batch of pairs.
+        points: Source points in the unit frame of the source image.
+        settings: Kernel soft-argmax or argmax, with its temperature, sigma and sampler.
+        radius: Radius of the soft sampler; defaults to the one for inference.
+    """
+    target = (refined.shape[3], refined.shape[4])
+    weights, rows = _sampled(refined, points, settings.radius if radius is None else radius)
+    scores = weights @ rows
+    if settings.blends_scores:
+        probability = matching_probability(scores, target, settings)
+    else:
+        probability = weights @ matching_probability(rows, target, settings)
+    found = _expected_points(probability, scores, target, settings)
+    return Readout(found, scores.unflatten(-1, target), probability.unflatten(-1, target))
+
+
+def transfer_points(
+    refined: Float[Tensor, "batch hs ws ht wt"], points: Points, settings: Transfer, radius: float | None = None
+) -> Points:
+    """Transfer source points to the target image; see `read_out`."""
+    return read_out(refined, points, settings, radius).points
 
 
 @in_float32
 def dense_transfer(
     refined: Float[Tensor, "batch hs ws ht wt"], settings: Transfer
 ) -> Float[Tensor, "batch source_position 2"]:
-    """Carry the centre of every source position to the target: the mean of its matching distribution."""
-    return _carry(refined.flatten(3).flatten(1, 2), (refined.shape[3], refined.shape[4]), settings)
+    """Transfer the centre of every source position to the target."""
+    target = (refined.shape[3], refined.shape[4])
+    rows = refined.flatten(3).flatten(1, 2)
+    return _expected_points(matching_probability(rows, target, settings), rows, target, settings)
 
 
 @in_float32
@@ -86,44 +124,20 @@ def blend_rows(
     return (weights @ refined.flatten(3).flatten(1, 2)).unflatten(2, refined.shape[3:])
 
 
-@in_float32
-def transfer_points(
-    refined: Float[Tensor, "batch hs ws ht wt"], points: Points, settings: Transfer, radius: float | None = None
-) -> Points:
-    """Carry source points to the target; `radius` defaults to the one for inference."""
-    target = (refined.shape[3], refined.shape[4])
-    weights, rows = _sampled(refined, points, settings.radius if radius is None else radius)
-    if settings.blends_scores:
-        return _carry(weights @ rows, target, settings)
-    return weights @ _carry(rows, target, settings)
-
-
-@in_float32
-def point_probability(
-    refined: Float[Tensor, "batch hs ws ht wt"], points: Points, settings: Transfer
-) -> Float[Tensor, "batch keypoint ht wt"]:
-    """Return each source point's matching distribution over the target: its heat map."""
-    target = (refined.shape[3], refined.shape[4])
-    weights, rows = _sampled(refined, points, settings.radius)
-    if settings.blends_scores:
-        return _probability(weights @ rows, target, settings).unflatten(-1, target)
-    return (weights @ _probability(rows, target, settings)).unflatten(-1, target)
-
-
 def _sampled(
     refined: Float[Tensor, "batch hs ws ht wt"], points: Points, radius: float
 ) -> tuple[Float[Tensor, "batch keypoint row"], Rows]:
-    """Return the scores of those source positions that any point reads, and each point's weights of them.
+    """Return each point's weights of the source positions that any point reads, and the scores of those positions.
 
-    A point reads a handful of positions; what the others match need not be computed.
+    A point reads a handful of positions; the others need no readout.
     """
     weights = soft_sampler(points, (refined.shape[1], refined.shape[2]), radius)
     read = weights.ne(0).flatten(0, 1).any(dim=0).nonzero().squeeze(1)
     return weights[..., read], refined.flatten(3).flatten(1, 2)[:, read]
 
 
-def _probability(rows: Rows, grid: Grid, settings: Transfer) -> Rows:
-    """Turn rows of scores over a target grid into distributions with a single peak."""
+def matching_probability(rows: Rows, grid: Grid, settings: Transfer) -> Rows:
+    """Turn rows of scores over a target grid into distributions with a single peak (Sec. 4.3)."""
     x, y = grid_centres(grid, rows.device).T
     peak = rows.argmax(dim=-1, keepdim=True)
     if settings.scores == "shifted":
@@ -133,9 +147,7 @@ def _probability(rows: Rows, grid: Grid, settings: Transfer) -> Rows:
     return (settings.temperature * gaussian * rows).softmax(dim=-1)
 
 
-def _carry(rows: Rows, grid: Grid, settings: Transfer) -> Float[Tensor, "batch row 2"]:
-    """Return the target point that each row of scores stands for."""
+def _expected_points(probability: Rows, rows: Rows, grid: Grid, settings: Transfer) -> Float[Tensor, "batch row 2"]:
+    """Return the target point of each row: the mean of its distribution, or its best position."""
     centres = grid_centres(grid, rows.device)
-    if settings.readout == "argmax":
-        return centres[rows.argmax(dim=-1)]
-    return _probability(rows, grid, settings) @ centres
+    return centres[rows.argmax(dim=-1)] if settings.readout == "argmax" else probability @ centres

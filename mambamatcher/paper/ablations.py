@@ -14,14 +14,13 @@ from mambamatcher.errors import InputError
 from mambamatcher.evaluation.evaluate import Request, evaluate
 from mambamatcher.evaluation.predictors import MatcherPredictor
 from mambamatcher.evaluation.report import Report
+from mambamatcher.io.tensor_store import TensorStore
 from mambamatcher.matching.matcher import Matcher
 from mambamatcher.model.checkpoint import load_pretrained
 from mambamatcher.model.config import to_dict
-from mambamatcher.paper.cached_model import CachedMambaMatcher
 from mambamatcher.paper.initialisation import write_beginning
 from mambamatcher.paper.results import write_text
 from mambamatcher.paper.trained_rows import Base, TrainedRow
-from mambamatcher.training.cache import FeatureCache
 from mambamatcher.training.data import TrainingPairs
 from mambamatcher.training.recipe import Recipe
 from mambamatcher.training.run import RECIPE, Hardware, train
@@ -140,7 +139,7 @@ def _share_features(own: Path, shared: Path) -> None:
 def _matcher(folder: Path, recipe: Recipe, features: Path) -> Matcher:
     model = load_pretrained(folder)
     if recipe.cache_gigabytes:
-        model = CachedMambaMatcher(model, FeatureCache(features, model.backbone, recipe.cache_gigabytes))
+        model.backbone.keep_levels(TensorStore(folder=features, disk_bytes=int(recipe.cache_gigabytes * 1e9)))
     return Matcher(model, cache_bytes=KEPT_BYTES)
 
 

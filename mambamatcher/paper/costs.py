@@ -39,7 +39,7 @@ def module_rows(config: ModelConfig) -> list[Row]:
     model = MambaMatcher(replace(config, backbone=replace(config.backbone, weights="random"))).eval().to(place)
     images = torch.rand(2, 3, config.side, config.side, device=place)
     with torch.inference_mode():
-        extracted, backbone = _measure(lambda: model.extract(images).split(1))
+        extracted, backbone = _measure(lambda: model.backbone(images).split(1))
         aggregated, features = _measure(lambda: model.features(*extracted))
         correlation = correlation_map(*aggregated)
         rows = [_row("DINOv2", model.backbone, backbone), _row("Feature aggregation", model.features, features)]

@@ -15,7 +15,6 @@ from mambamatcher.datasets.records import Pair
 from mambamatcher.errors import InputError
 from mambamatcher.matching.matcher import Matcher
 from mambamatcher.model.correlation import correlation_map
-from mambamatcher.model.features import PerImageAggregator
 from mambamatcher.model.geometry import pixels_to_unit, unit_to_pixels
 from mambamatcher.model.mambamatcher import MambaMatcher
 from mambamatcher.model.transfer import blend_rows, soft_sampler, transfer_points
@@ -45,11 +44,9 @@ class Case:
 def open_case(matcher: Matcher, pair: Pair) -> Case:
     """Compute a pair's correlation map as the model's refinement receives it."""
     source, target = read_image(pair.source), read_image(pair.target)
-    described = matcher.describe(source), matcher.describe(target)
+    encoded = matcher.encode(source), matcher.encode(target)
     with torch.no_grad():
-        if not isinstance(matcher.model.features, PerImageAggregator):
-            described = matcher.model.features(*described)
-        correlation = correlation_map(*described)
+        correlation = correlation_map(*matcher.model.features.per_pair(*encoded))
     asked, truth = pair.points()
     units = pixels_to_unit(torch.from_numpy(np.clip(asked, 0, source.size)).float(), source.size)
     return Case(pair, source, target, correlation.clone(), units[None], truth)

@@ -154,7 +154,7 @@ def carry_each(
     for name, picture in read_each(matcher, targets):
         yield {"image": name, **_outcome(matcher, references, picture)}
         if not isinstance(picture, InputError):
-            matcher.forget(picture)
+            matcher.evict(picture)
 
 
 def read_each(matcher: Matcher, images: Iterable[tuple[str, ImageLike]]) -> Iterator[tuple[str, Picture | InputError]]:

@@ -54,12 +54,11 @@ class Prediction(Matching):
     """Predict the pairs of a benchmark."""
 
     name: str
-    flip_test: bool
     suffix: str = ".jsonl"
 
     def write(self, items: Sequence[Pair], path: Path) -> None:
         """Write one line a pair."""
-        predictor = MatcherPredictor(self.name, self.matcher, flip_test=self.flip_test)
+        predictor = MatcherPredictor(self.name, self.matcher)
         write_lines(path, predict_each(predictor, items))
 
 
@@ -99,7 +98,7 @@ class Description(Matching):
             if isinstance(picture, InputError):
                 yield {**row, "error": str(picture).encode("utf-8", "replace").decode("utf-8")}
                 continue
-            features = self.matcher.describe(picture)[0].cpu().numpy().astype(np.float32)
-            self.matcher.forget(picture)
+            features = self.matcher.encode(picture)[0].cpu().numpy().astype(np.float32)
+            self.matcher.evict(picture)
             width, height = picture.image.size
             yield {**row, "width": width, "height": height, "shape": features.shape, "features": features.ravel()}

@@ -71,7 +71,7 @@ def predict_with(engine: Engine) -> Callable[..., None]:
         if overwrite:
             remove_files(path)
         matcher = predictor.matcher
-        work = Prediction(matcher.model, matcher.calibration, engine.device, predictor.name, predictor.flip_test)
+        work = Prediction(matcher.model, matcher.calibration, engine.device, predictor.name)
         require_different_names(pairs, header)
         parts = plan(path.parent, work.suffix, asdict(header), pairs, [pair.name for pair in pairs], overwrite)
         run_missing(engine, work, parts, "pairs")

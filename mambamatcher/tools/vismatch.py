@@ -100,7 +100,7 @@ class VismatchMatcher(nn.Module):
         return self.matcher.read(img)
 
     def _positions(self, picture: Picture) -> tuple[Points, Float[np.ndarray, "point channel"]]:
-        features = self.matcher.describe(picture)
+        features = self.matcher.encode(picture)
         points = unit_to_pixels(grid_centres((features.shape[3], features.shape[4])), picture.image.size)
         described = rearrange(features, "1 level c h w -> (h w) (level c)")
         return points.numpy(), torch.nn.functional.normalize(described.float(), dim=1).cpu().numpy()

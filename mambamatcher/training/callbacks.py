@@ -19,7 +19,7 @@ from mambamatcher.datasets.dataset import PairDataset, PairSample, collate
 from mambamatcher.io.drawing import draw_matches
 from mambamatcher.io.images import to_bytes
 from mambamatcher.model.geometry import unit_to_pixels
-from mambamatcher.model.transfer import point_probability, transfer_points
+from mambamatcher.model.transfer import read_out
 from mambamatcher.training.module import VALIDATION_PCK, TrainingError, TrainingModule
 
 LAST, BEST = "last.ckpt", "best.ckpt"
@@ -139,15 +139,14 @@ def draw_sample(
 ) -> tuple[Float[Tensor, "3 height width"], Float[Tensor, "3 side side"]]:
     """Draw one pair's predicted matches, and its first keypoint's heat map over the target."""
     batch = collate([sample]).to(module.device)
-    transfer = module.recipe.model.transfer
     with torch.no_grad():
-        refined = module.refine(batch)
-        found = transfer_points(refined, batch.source_points, transfer)[0]
-        heat = point_probability(refined, batch.source_points[:, :1], transfer)
+        source, target = (module.model.encode(batch.images[index]) for index in (batch.source, batch.target))
+        refined = module.model.correlate(source, target)
+        found, _, heatmaps = read_out(refined, batch.source_points, module.recipe.model.transfer)
     side = sample.source_image.shape[-1]
-    points = [unit_to_pixels(p.cpu(), (side, side)).double().numpy() for p in (sample.source_points, found)]
+    points = [unit_to_pixels(p.cpu(), (side, side)).double().numpy() for p in (sample.source_points, found[0])]
     drawn = draw_matches(_picture(sample.source_image), _picture(sample.target_image), *points)
-    glow = torch.nn.functional.interpolate(heat, (side, side), mode="bilinear")[0].cpu()
+    glow = torch.nn.functional.interpolate(heatmaps[:, :1], (side, side), mode="bilinear")[0].cpu()
     return _tensor(drawn), 0.4 * sample.target_image + 0.6 * glow / glow.amax().clamp_min(1e-12)
 
 

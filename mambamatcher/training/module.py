@@ -15,9 +15,8 @@ from mambamatcher.evaluation.metric import PCK
 from mambamatcher.evaluation.pck import Targets
 from mambamatcher.model.geometry import smallest_radius, unit_to_pixels
 from mambamatcher.model.losses import keypoint_loss, score_cross_entropy
-from mambamatcher.model.mambamatcher import Features, MambaMatcher
-from mambamatcher.model.transfer import blend_rows, soft_sampler, transfer_points
-from mambamatcher.training.cache import FeatureCache, cached_levels
+from mambamatcher.model.mambamatcher import MambaMatcher
+from mambamatcher.model.transfer import blend_rows, soft_sampler
 from mambamatcher.training.recipe import Recipe
 
 VALIDATION_ALPHA = 0.10
@@ -31,53 +30,30 @@ class TrainingError(MambaMatcherError):
 class TrainingModule(LightningModule):
     """The model with its losses, its optimiser and its validation metric."""
 
-    def __init__(
-        self,
-        recipe: Recipe,
-        model: MambaMatcher,
-        pck: PCK,
-        cache: FeatureCache | None = None,
-    ) -> None:
+    def __init__(self, recipe: Recipe, model: MambaMatcher, pck: PCK) -> None:
         super().__init__()
         self.recipe = recipe
         self.model = model
         self.pck = pck
-        self.cache = cache
-
-    def refine(self, batch: PairBatch) -> Float[Tensor, "batch hs ws ht wt"]:
-        """Return the refined map of each pair."""
-        described = self._describe(batch)
-        return self.model.compare(described[batch.source], described[batch.target])
-
-    def _describe(self, batch: PairBatch) -> Features:
-        """Return what is known of each picture alone; one that several pairs share is described once."""
-        return self.model.aggregate(self._features(batch.images))
-
-    def _features(self, images: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch level channel h w"]:
-        backbone = self.model.backbone
-        if self.cache is None:
-            return backbone(images)
-        levels = [level.to(images.device) for level in cached_levels(backbone, images, self.cache)]
-        return backbone.combine(levels, backbone.grid(images))
 
     def training_step(self, batch: PairBatch, batch_index: int) -> Float[Tensor, ""]:
         """Return the weighted sum of the losses."""
         recipe, transfer = self.recipe, self.recipe.model.transfer
-        described = self._describe(batch)
-        grid = described.shape[-2], described.shape[-1]
+        encoded = self.model.encode(batch.images)  # an image that several pairs share is encoded once
+        grid = encoded.shape[-2], encoded.shape[-1]
         points = batch.source_points.where(batch.present[..., None], 0.0)
         losses: list[Tensor] = []
         refined = None
         if recipe.keypoint_weight > 0:
-            refined = self.model.compare(described[batch.source], described[batch.target])
-            predicted = transfer_points(refined, points, transfer, transfer.training_radius)
+            refined = self.model.correlate(encoded[batch.source], encoded[batch.target])
+            predicted = self.model.transfer(refined, points)
             losses.append(recipe.keypoint_weight * keypoint_loss(predicted, batch.target_points, batch.present))
         if recipe.cross_entropy_weight > 0:
             weights = soft_sampler(points, grid, smallest_radius(grid))
             if refined is not None:
                 scores = blend_rows(refined, weights)
             else:
-                scores = self.model.scores_at(described, batch.source, batch.target, weights)
+                scores = self.model.correlate_at(encoded, batch.source, batch.target, weights)
             entropy = score_cross_entropy(scores, batch.target_points, batch.present, transfer.temperature)
             losses.append(recipe.cross_entropy_weight * entropy)
         loss = torch.stack(losses).sum()
@@ -90,13 +66,13 @@ class TrainingModule(LightningModule):
         return loss
 
     def on_validation_epoch_start(self) -> None:
-        """Forget the last validation."""
+        """Reset the metric."""
         self.pck.reset()
 
     def validation_step(self, batch: PairBatch, batch_index: int) -> None:
         """Add a batch to the metric, in original pixels."""
-        points = batch.source_points.where(batch.present[..., None], 0.0)
-        predicted = transfer_points(self.refine(batch), points, self.recipe.model.transfer)
+        images = batch.images
+        predicted = self.model(images[batch.source], images[batch.target], batch.source_points, batch.present)
         sizes = [(int(width), int(height)) for width, height in batch.target_size]
         self.pck.update(
             _to_pixels(predicted, sizes),

@@ -18,11 +18,11 @@ from lightning.pytorch.utilities import rank_zero_only
 from mambamatcher.errors import ConfigError, InputError
 from mambamatcher.evaluation.metric import PCK
 from mambamatcher.io.atomic import make_folder, parse_json, write_atomically
+from mambamatcher.io.tensor_store import TensorStore
 from mambamatcher.model.backbones.weights import reading
 from mambamatcher.model.checkpoint import save_pretrained
 from mambamatcher.model.config import to_dict
 from mambamatcher.model.mambamatcher import MambaMatcher
-from mambamatcher.training.cache import FeatureCache
 from mambamatcher.training.callbacks import BEST, LAST, Pictures, Rounds, Saving, on_terminal, progress
 from mambamatcher.training.data import TrainingData, TrainingPairs
 from mambamatcher.training.module import TrainingError, TrainingModule
@@ -57,11 +57,11 @@ def train(recipe: Recipe, pairs: TrainingPairs, folder: Path, hardware: Hardware
     model = MambaMatcher(recipe.model)
     if checkpoint is None:
         begin(model, recipe.start, pairs.train)
-    cache = None
     if recipe.cache_gigabytes > 0:
-        cache = FeatureCache(folder / "features", model.backbone, recipe.cache_gigabytes)
+        store = TensorStore(folder=folder / "features", disk_bytes=int(recipe.cache_gigabytes * 1e9))
+        model.backbone.keep_levels(store)
     categories = sorted({pair.category for pair in pairs.validation})
-    module = TrainingModule(recipe, model, PCK(len(pairs.validation), categories, pairs.reference), cache)
+    module = TrainingModule(recipe, model, PCK(len(pairs.validation), categories, pairs.reference))
     data = TrainingData(recipe, pairs)
     averaging = [EMAWeightAveraging(decay=recipe.averaging)] if recipe.averaging else []
     trainer = Trainer(

@@ -46,7 +46,7 @@ def test_the_straightforward_version_computes_the_same(model, plain):
     with torch.inference_mode():
         features = plain.extract(model, images)
         aggregated = plain.aggregate(model, features)
-        assert_close(aggregated, model.features.aggregate(features))
+        assert_close(aggregated, model.features.per_image(features))
         assert_close(plain.aggregate_channels_last(model, features), aggregated.flatten(0, 1))
         source, target = aggregated.split(1)
         correlation = correlation_map(source, target)
@@ -100,11 +100,11 @@ def test_the_papers_pair_needs_875_gflop_once_convolutions_are_winograds():
 
 def test_a_gallery_describes_each_image_once_and_compares_each_pair_once(model):
     report = benchmark_gallery(model, "tiny", 3)
-    assert report.passes == {"describe": 4, "compare": 3}
+    assert report.passes == {"encode": 4, "correlate": 3}
     assert report.overhead > 0
     assert report.as_dict()["overhead"] == report.overhead
     assert "1 source x 3 targets" in report.as_text()
-    assert "describe" not in vars(model)  # it is the class's own again
+    assert "encode" not in vars(model)  # it is the class's own again
 
 
 def test_a_missing_straightforward_version_is_named():

@@ -8,11 +8,9 @@ import torch
 from mambamatcher.errors import ConfigError, InputError
 from mambamatcher.matching.confidence import (
     Calibration,
-    dense_agreement,
     fit_calibration,
     gather_evidence,
     load_calibration,
-    point_scores,
     reliability,
     return_agreement,
     risk_coverage,
@@ -20,7 +18,7 @@ from mambamatcher.matching.confidence import (
     separating_threshold,
 )
 from mambamatcher.model.geometry import grid_centres
-from mambamatcher.model.transfer import Transfer, soft_sampler
+from mambamatcher.model.transfer import Transfer, dense_transfer, read_out, soft_sampler
 
 NEAREST = Transfer(readout="argmax")
 
@@ -35,24 +33,16 @@ def one_way_map(best: list[int], source: tuple[int, int], target: tuple[int, int
 
 def test_matches_that_return_agree_wholly_and_others_by_how_far_they_miss():
     refined = one_way_map([0, 1, 1, 2], (1, 4), (1, 3))
-    agreement = dense_agreement(refined, NEAREST)
+    found = dense_transfer(refined, NEAREST)[0]
+    agreement = return_agreement(refined, grid_centres((1, 4)), found, NEAREST)
     # position 1 is sent to target 1, which prefers position 2, half the unit frame away from it
-    np.testing.assert_allclose(agreement, [[1.0, exp(-0.5 / 0.2), 1.0, 1.0]], rtol=1e-5)
-
-
-def test_agreement_of_single_points_is_the_dense_one_at_their_positions():
-    torch.manual_seed(0)
-    refined = torch.rand(1, 2, 3, 4, 5)
-    points = grid_centres((2, 3))
-    found = torch.stack([grid_centres((4, 5))[row.argmax()] for row in refined.reshape(6, 20)])
-    single = return_agreement(refined, points, found, NEAREST)
-    np.testing.assert_allclose(single, dense_agreement(refined, NEAREST).flatten(), rtol=1e-5)
+    np.testing.assert_allclose(agreement, [1.0, exp(-0.5 / 0.2), 1.0, 1.0], rtol=1e-5)
 
 
 def test_evidence_is_what_a_loop_over_the_scores_finds():
     torch.manual_seed(1)
     refined, points = torch.rand(1, 4, 3, 5, 2), torch.rand(7, 2) * 2 - 1
-    scores = point_scores(refined, points, Transfer())
+    scores = read_out(refined, points[None], Transfer()).scores[0]
     evidence = gather_evidence(scores, scores.flatten(1).amax(dim=1), torch.full((7,), 0.3), 5.0)
     weights = soft_sampler(points[None], (4, 3), 0.05)[0]
     for index in range(7):

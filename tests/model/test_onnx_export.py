@@ -25,7 +25,7 @@ def test_onnxruntime_gives_the_same_features(preset, changes, tmp_path):
     for count in (1, 3):
         images = torch.rand(count, 3, model.config.side, model.config.side)
         with torch.inference_mode():
-            expected = model.describe(images).numpy()
+            expected = model.encode(images).numpy()
         (found,) = session.run(["features"], {"images": images.numpy()})
         np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4 * np.abs(expected).max())
 

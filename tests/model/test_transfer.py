@@ -16,7 +16,7 @@ from mambamatcher.model.transfer import (
     Transfer,
     dense_transfer,
     matching_probability,
-    point_probability,
+    read_out,
     soft_sampler,
     transfer_points,
 )
@@ -93,7 +93,7 @@ def test_neighbours_that_disagree_meet_halfway_only_if_their_points_are_blended(
     assert abs(transfer_points(maps, between, sharp)[0, 0, 0].item()) < 0.01
     scores = replace(sharp, blend="scores")
     assert transfer_points(maps, between, scores)[0, 0, 0].item() == pytest.approx(-7 / 8, abs=0.01)
-    assert point_probability(maps, between, scores)[0, 0, 0, 0].item() > 0.99
+    assert read_out(maps, between, scores).probability[0, 0, 0, 0].item() > 0.99
 
 
 def test_argmax_readout_gives_the_centre_of_the_best_position():
@@ -106,10 +106,10 @@ def test_argmax_readout_gives_the_centre_of_the_best_position():
 
 def test_the_printed_form_lifts_far_negative_scores_and_the_default_does_not():
     # a row of negative scores: the best one left, the worst one at the far right
-    row = torch.tensor([-0.2, -0.5, -0.6, -0.9]).view(1, 1, 1, 1, 4)
+    row = torch.tensor([-0.2, -0.5, -0.6, -0.9]).view(1, 1, 4)
     narrow = {"sigma": 0.2, "temperature": 50.0}
-    printed = matching_probability(row, Transfer(scores="printed", **narrow))[0, 0]
-    default = matching_probability(row, Transfer(**narrow))[0, 0]
+    printed = matching_probability(row, (1, 4), Transfer(scores="printed", **narrow))[0, 0]
+    default = matching_probability(row, (1, 4), Transfer(**narrow))[0, 0]
     assert printed.argmax() == 3
     assert default.argmax() == 0
     assert (default.diff() <= 0).all()
@@ -155,7 +155,7 @@ def test_a_point_on_a_position_with_a_small_radius_reads_only_that_position():
 
 
 def test_heat_maps_are_distributions():
-    heat = point_probability(refined(), torch.zeros(2, 3, 2), Transfer())
+    heat = read_out(refined(), torch.zeros(2, 3, 2), Transfer()).probability
     assert heat.shape == (2, 3, 4, 5)
     assert_close(heat.sum(dim=(2, 3)), torch.ones(2, 3))
 

@@ -9,15 +9,12 @@ from torch import nn
 from torch.testing import assert_close
 
 from mambamatcher.errors import ConfigError, InputError
-from mambamatcher.model.mambamatcher import MambaMatcher
 from mambamatcher.model.presets import tiny
 from mambamatcher.paper import ablations, trained_rows
 from mambamatcher.paper.ablations import Ablation, finished, train_rows
-from mambamatcher.paper.cached_model import CachedMambaMatcher
 from mambamatcher.paper.comparison import difference_line, outcome_rows, pair_shares
 from mambamatcher.paper.initialisation import begin_as_weighted_sum
 from mambamatcher.paper.trained_rows import CORRELATION, FEATURES, Base, TrainedRow, base_of
-from mambamatcher.training.cache import FeatureCache
 from mambamatcher.training.recipe import Recipe
 
 LINEAR = TrainedRow(key="linear", paper="4D Conv k=1", changes=("model.correlation=linear",), seeds=2)
@@ -61,16 +58,6 @@ def test_a_row_is_trained_evaluated_and_kept_and_all_rows_share_their_features(a
     assert line.cells[1].low <= line.cells[1].value <= line.cells[1].high
     assert "2 steps" in line.protocol
     assert len(list((ablation.runs / "features").glob("*.safetensors"))) > 4
-
-
-def test_a_cached_model_describes_pictures_as_the_model_does(tmp_path):
-    model = MambaMatcher(tiny()).eval()
-    images = torch.rand(2, 3, tiny().side, tiny().side)
-    cached = CachedMambaMatcher(model, FeatureCache(tmp_path, model.backbone, 0.1)).eval()
-    with torch.no_grad():
-        for _ in range(2):  # computed, then read
-            assert_close(cached.describe(images), model.describe(images))
-    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_finished_rows_are_skipped_and_show_without_the_others(ablation, trained):

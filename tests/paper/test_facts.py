@@ -63,9 +63,10 @@ def test_sixteen_levels_the_last_one_the_tokens_of_layer_11(paper):
 
 def test_a_pair_has_30_to_the_fourth_positions(paper):
     with torch.device("meta"):
-        features = paper.extract(torch.rand(1, 3, 420, 420))
+        features = paper.backbone(torch.rand(1, 3, 420, 420))
     assert features.shape == (1, LEVELS, 768, 30, 30)
-    refined = paper.refine(features, features)
+    encoded = paper.features.per_image(features)
+    refined = paper.correlate(encoded, encoded)
     assert refined.shape == (1, 30, 30, 30, 30)
     assert refined.numel() == 810_000
 

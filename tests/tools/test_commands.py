@@ -54,8 +54,8 @@ def test_match_without_points_chooses_its_own(run, folder):  # noqa: F811
     assert ((points > 0) & (points < [90, 60])).all()
 
 
-def test_match_gives_several_places_and_tries_the_mirrored_source(run, folder):  # noqa: F811
-    code, out, _ = run(*small("match", "a.png", "b.png", "--points", "7,8", "--top-k", 3, "--flip-test", "--json"))
+def test_match_gives_several_places(run, folder):  # noqa: F811
+    code, out, _ = run(*small("match", "a.png", "b.png", "--points", "7,8", "--top-k", 3, "--json"))
     assert code == 0
     content = json.loads(out)
     modes = content["matches"][0]["modes"]

@@ -197,19 +197,19 @@ def test_the_page_puts_the_doubtful_first_and_shows_names_as_text(work):
 
 def test_the_references_are_described_once_however_many_targets_there_are(matcher, work, monkeypatch):
     own = Matcher(matcher.model)
-    described = []
-    describe = type(matcher.model).describe
+    encoded = []
+    encode = type(matcher.model).encode
     monkeypatch.setattr(
-        type(matcher.model), "describe", lambda model, images: described.extend(images) or describe(model, images)
+        type(matcher.model), "encode", lambda model, images: encoded.extend(images) or encode(model, images)
     )
     propagate(own, references(own, work), work / "targets", work / "out")
-    assert len(described) == 2 + 3
+    assert len(encoded) == 2 + 3
 
 
 def test_a_long_run_remembers_its_references_and_none_of_its_targets(matcher, work):
     own = Matcher(matcher.model)
     targets = [(str(seed), picture(seed=seed)) for seed in range(60, 65)]
-    held = [set(own._memory._entries) for _ in carry_each(own, references(own, work)[:1], targets)]
+    held = [set(own._store._memory._entries) for _ in carry_each(own, references(own, work)[:1], targets)]
     assert [len(each) for each in held] == [3] * 5  # the reference, this target, and both compared
-    assert set(own._memory._entries) == set.intersection(*held)
-    assert len(own._memory._entries) == 1
+    assert set(own._store._memory._entries) == set.intersection(*held)
+    assert len(own._store._memory._entries) == 1

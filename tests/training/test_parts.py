@@ -1,5 +1,4 @@
 import math
-import threading
 from itertools import chain
 
 import numpy as np
@@ -12,20 +11,17 @@ from torch.testing import assert_close
 from mambamatcher import presets
 from mambamatcher.errors import ConfigError
 from mambamatcher.evaluation.metric import PCK
-from mambamatcher.model.backbones import EfficientNetLiteConfig, VitConfig
+from mambamatcher.model.backbones import EfficientNetLiteConfig
 from mambamatcher.model.checkpoint import save_pretrained
 from mambamatcher.model.config import override
 from mambamatcher.model.geometry import grid_centres
 from mambamatcher.model.losses import score_cross_entropy
 from mambamatcher.model.mambamatcher import MambaMatcher
 from mambamatcher.model.transfer import soft_sampler
-from mambamatcher.training.cache import FeatureCache, cached_levels
 from mambamatcher.training.module import TrainingModule
 from mambamatcher.training.recipe import Recipe
 from mambamatcher.training.sampler import RoundSampler
 from mambamatcher.training.start import begin_with, principal_projections
-
-TINY = VitConfig(name="dinov2-tiny", layers=(1, 3), weights="random")
 
 
 def draws(pairs, batch_size, batches, processes, rounds, seed=0):
@@ -151,12 +147,12 @@ def test_scores_at_points_are_those_of_the_whole_refined_map(kind):
     with torch.no_grad():
         for parameter in model.correlation.parameters():
             parameter.normal_()
-    described = model.describe(torch.rand(3, 3, 84, 84))
+    encoded = model.encode(torch.rand(3, 3, 84, 84))
     source, target = torch.tensor([0, 2, 2]), torch.tensor([1, 1, 0])
     weights = soft_sampler(torch.rand(3, 5, 2) * 2 - 1, (6, 6), 0.3)
-    whole = model.compare(described[source], described[target])
+    whole = model.correlate(encoded[source], encoded[target])
     expected = torch.einsum("bkp,bpij->bkij", weights, whole.flatten(1, 2))
-    assert_close(model.scores_at(described, source, target, weights), expected, rtol=1e-4, atol=1e-5)
+    assert_close(model.correlate_at(encoded, source, target, weights), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_projections_begin_as_principal_components():
@@ -188,91 +184,3 @@ def test_a_model_of_another_backbone_is_no_beginning(tmp_path):
     save_pretrained(MambaMatcher(override(presets.tiny(), ["features.hidden_ratio=2"])), tmp_path)
     with pytest.raises(ConfigError, match="cannot start from"):
         begin_with(MambaMatcher(presets.tiny()), tmp_path)
-
-
-@pytest.mark.parametrize("config", [TINY, EfficientNetLiteConfig(layers=(9, 15), weights="random", width=8)])
-def test_cached_features_equal_computed_ones_and_are_computed_once(config, tmp_path, monkeypatch):
-    backbone = config.build().eval()
-    cache = FeatureCache(tmp_path, backbone, gigabytes=1.0)
-    side = 4 * backbone.stride
-    images = torch.rand(3, 3, side, side)
-    expected = backbone(images)
-    first = backbone.combine(cached_levels(backbone, images, cache), backbone.grid(images))
-    assert_close(first, expected, rtol=1e-4, atol=1e-4)
-    monkeypatch.setattr(type(backbone), "levels", lambda *_: pytest.fail("was computed again"))
-    again = backbone.combine(
-        cached_levels(backbone, images, FeatureCache(tmp_path, backbone, 1.0)), backbone.grid(images)
-    )
-    assert_close(again, first, rtol=0, atol=0)
-
-
-def test_other_pixels_other_layers_and_other_weights_have_entries_of_their_own(tmp_path):
-    images = torch.rand(1, 3, 56, 56)
-    backbones = [TINY.build().eval(), override_layers((1, 2)), TINY.build().eval()]
-    for backbone in backbones:
-        cached_levels(backbone, images, FeatureCache(tmp_path, backbone, 1.0))
-    cached_levels(backbones[0], images + 0.01, FeatureCache(tmp_path, backbones[0], 1.0))
-    assert len(list(tmp_path.glob("*.safetensors"))) == 4
-
-
-def override_layers(layers):
-    from dataclasses import replace
-
-    return replace(TINY, layers=layers).build().eval()
-
-
-@pytest.mark.parametrize("damage", [b"", b"junk", None])
-def test_a_broken_entry_is_computed_again(tmp_path, damage):
-    backbone = TINY.build().eval()
-    images = torch.rand(1, 3, 56, 56)
-    good = cached_levels(backbone, images, FeatureCache(tmp_path, backbone, 1.0))
-    (path,) = tmp_path.glob("*.safetensors")
-    path.write_bytes(path.read_bytes()[:-10] if damage is None else damage)
-    repaired = cached_levels(backbone, images, FeatureCache(tmp_path, backbone, 1.0))
-    for a, b in zip(good, repaired, strict=True):
-        assert_close(a, b, rtol=0, atol=0)
-    assert path.stat().st_size > 1000
-
-
-def test_the_cache_keeps_within_its_size_dropping_what_was_not_used(tmp_path):
-    backbone = TINY.build().eval()
-    images = torch.rand(8, 3, 56, 56)
-    one = sum(level.numel() * 4 for level in backbone.raw_levels(images[:1]))
-    cache = FeatureCache(tmp_path, backbone, gigabytes=4.5 * one / 1e9)
-    for image in images:
-        cached_levels(backbone, image[None], cache)
-        held = sum(path.stat().st_size for path in tmp_path.glob("*.safetensors"))
-        assert held <= 4.6 * one
-    assert len(list(tmp_path.glob("*"))) >= 2
-
-
-def test_several_writers_of_one_folder_do_not_disturb_each_other(tmp_path):
-    backbone = TINY.build().eval()
-    images = torch.rand(6, 3, 56, 56)
-    one = sum(level.numel() * 4 for level in backbone.raw_levels(images[:1]))
-    expected = [backbone.raw_levels(image[None]) for image in images]
-    problems = []
-
-    def work():
-        cache = FeatureCache(tmp_path, backbone, gigabytes=3.2 * one / 1e9)
-        for _ in range(5):
-            for image, wanted in zip(images, expected, strict=True):
-                found = cached_levels(backbone, image[None], cache)
-                problems.extend(1 for a, b in zip(found, wanted, strict=True) if not torch.allclose(a, b, atol=1e-5))
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    [t.start() for t in threads]
-    [t.join() for t in threads]
-    assert not problems
-    assert not list(tmp_path.glob(".*"))
-
-
-def test_features_that_cannot_be_kept_are_computed_each_time(tmp_path):
-    backbone = TINY.build().eval()
-    images = torch.rand(2, 3, 56, 56)
-    cache = FeatureCache(tmp_path / "features", backbone, gigabytes=1.0)
-    (tmp_path / "features").rmdir()
-    for _ in range(2):
-        for found, wanted in zip(cached_levels(backbone, images, cache), backbone.raw_levels(images), strict=True):
-            assert_close(found, wanted, rtol=1e-4, atol=1e-4)
-    assert not list(tmp_path.iterdir())

@@ -219,10 +219,10 @@ def test_pictures_and_what_the_matcher_remembers_of_them_go_by_themselves(make_c
     assert match(client).status_code == 200
     store = client.app.state.service.sessions
     deadline = time.monotonic() + 5
-    while (len(store) or matcher._memory._entries) and time.monotonic() < deadline:
+    while (len(store) or matcher._store._memory._entries) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert len(store) == 0
-    assert not matcher._memory._entries
+    assert not matcher._store._memory._entries
 
 
 def test_memory_is_bounded_and_the_longest_idle_session_goes_first():

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from mambamatcher.errors import ConfigError, InputError
+from mambamatcher.io.tensor_store import TensorStore, digest
 from mambamatcher.model.geometry import Grid
 from mambamatcher.registry import Registry
 
@@ -64,6 +65,8 @@ class Backbone(nn.Module, ABC):
         self.config = config
         self.register_buffer("mean", torch.tensor(mean).view(3, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(std).view(3, 1, 1), persistent=False)
+        self._store: TensorStore | None = None
+        self._fingerprint = ""
 
     @abstractmethod
     def blocks(self) -> list[nn.Module]:
@@ -121,10 +124,30 @@ class Backbone(nn.Module, ABC):
             )
         return height // self.stride, width // self.stride
 
+    def keep_levels(self, store: TensorStore) -> None:
+        """Look raw levels up in a store from now on. Only for a frozen network: its weights name the entries."""
+        state = self.state_dict()
+        self._store = store
+        self._fingerprint = digest(
+            repr(self.config), *(state[name] for name in state if not name.startswith("projections"))
+        )
+
     def raw_levels(self, images: Images) -> list[Float[Tensor, "batch _ _ _"]]:
-        """Run the network: what stays the same for an image as long as no block is tuned."""
+        """Run the network. For an image, the result stays the same as long as no block is tuned."""
         self.grid(images)
-        return self.levels((images - self.mean) / self.std)
+        if self._store is None:
+            return self.levels((images - self.mean) / self.std)
+        per_image = [self._stored_levels(self._store, image) for image in images]
+        return [torch.cat(level).to(images.device) for level in zip(*per_image, strict=True)]
+
+    def _stored_levels(self, store: TensorStore, image: Float[Tensor, "3 height width"]) -> list[Tensor]:
+        name = digest(self._fingerprint, image)
+        levels = store.get((name,), lambda: name)
+        if levels is None:
+            with torch.no_grad():
+                levels = self.levels((image[None] - self.mean) / self.std)
+            store.put((name,), levels, lambda: name)
+        return levels
 
     def combine(
         self, levels: list[Float[Tensor, "batch _ _ _"]], grid: Grid

@@ -1,10 +1,10 @@
 """Correlation maps and their aggregation: each row of the paper's correlation table, chosen by configuration."""
 
-from mambamatcher.model.correlation.base import CORRELATION_AGGREGATIONS, CorrelationConfig
+from mambamatcher.model.correlation.base import CORRELATION_AGGREGATIONS, CorrelationAggregator, CorrelationConfig
 from mambamatcher.model.correlation.compute import EPSILON, blended_correlation, correlation_map
 from mambamatcher.model.correlation.conv4d import Conv4dAggregation
 from mambamatcher.model.correlation.fastformer import FastFormerAggregation
-from mambamatcher.model.correlation.linear import Linear, LinearAggregation, MeanAggregation
+from mambamatcher.model.correlation.linear import LinearAggregation, MeanAggregation
 from mambamatcher.model.correlation.plain_mamba import PlainMamba4dAggregation
 from mambamatcher.model.correlation.similarity_scan import SimilarityScanAggregation
 
@@ -12,9 +12,9 @@ __all__ = [
     "CORRELATION_AGGREGATIONS",
     "EPSILON",
     "Conv4dAggregation",
+    "CorrelationAggregator",
     "CorrelationConfig",
     "FastFormerAggregation",
-    "Linear",
     "LinearAggregation",
     "MeanAggregation",
     "PlainMamba4dAggregation",

@@ -10,7 +10,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from mambamatcher.errors import ConfigError
-from mambamatcher.model.correlation.base import CORRELATION_AGGREGATIONS, CorrelationConfig, CorrelationMap, Refined
+from mambamatcher.model.correlation.base import (
+    CORRELATION_AGGREGATIONS,
+    CorrelationAggregator,
+    CorrelationConfig,
+    CorrelationMap,
+    Refined,
+)
 from mambamatcher.ops.conv4d import conv4d
 
 
@@ -35,7 +41,7 @@ def mutual_filter(x: Float[Tensor, "batch channel hs ws ht wt"]) -> Float[Tensor
     return x * (x / best_of_source) * (x / best_of_target)
 
 
-class Conv4dAggregator(nn.Module):
+class Conv4dAggregator(CorrelationAggregator):
     """A stack of 4D convolutions from all levels to one map.
 
     With `consensus`, as NCNet: filtered by mutual agreement before and after, and treating both images alike by

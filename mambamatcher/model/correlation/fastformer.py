@@ -7,6 +7,7 @@ from torch import nn
 
 from mambamatcher.model.correlation.base import (
     CORRELATION_AGGREGATIONS,
+    CorrelationAggregator,
     CorrelationConfig,
     CorrelationMap,
     Refined,
@@ -15,7 +16,7 @@ from mambamatcher.model.correlation.base import (
 from mambamatcher.model.layers.fastformer import FastFormerLayer
 
 
-class FastFormerAggregator(nn.Module):
+class FastFormerAggregator(CorrelationAggregator):
     """Additive-attention layers on the correlation sequence, then a projection onto one score."""
 
     def __init__(self, levels: int, config: "FastFormerAggregation") -> None:

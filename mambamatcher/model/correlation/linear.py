@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from einops import rearrange
-from torch import nn
 
 from mambamatcher.model.correlation.base import (
     CORRELATION_AGGREGATIONS,
+    CorrelationAggregator,
     CorrelationConfig,
     CorrelationMap,
     Refined,
@@ -14,8 +14,10 @@ from mambamatcher.model.correlation.base import (
 )
 
 
-class Mean(nn.Module):
+class Mean(CorrelationAggregator):
     """Average the levels; there is nothing to learn."""
+
+    linear = True
 
     def forward(self, correlation: CorrelationMap) -> Refined:
         """Refine a correlation map."""
@@ -32,8 +34,10 @@ class MeanAggregation(CorrelationConfig):
         return Mean()
 
 
-class Linear(nn.Module):
+class Linear(CorrelationAggregator):
     """Project the levels of each position onto one."""
+
+    linear = True
 
     def __init__(self, levels: int) -> None:
         super().__init__()
@@ -41,7 +45,7 @@ class Linear(nn.Module):
 
     def forward(self, correlation: CorrelationMap) -> Refined:
         """Refine a correlation map."""
-        # as a product with the levels where they lie: moving them side by side would cost more than the sum
+        # a product that reads the levels in place: moving them next to each other would cost more than the sum
         summed = self.project.weight @ rearrange(correlation, "b level hs ws ht wt -> b level (hs ws ht wt)")
         return (summed.squeeze(1) + self.project.bias).unflatten(1, correlation.shape[2:])
 

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 
 from einops import rearrange
-from torch import nn
 
 from mambamatcher.model.correlation.base import (
     CORRELATION_AGGREGATIONS,
+    CorrelationAggregator,
     CorrelationConfig,
     CorrelationMap,
     Refined,
@@ -17,7 +17,7 @@ from mambamatcher.model.layers.mamba import MambaSettings
 from mambamatcher.model.layers.selective import SnakeScan
 
 
-class PlainMamba4dAggregator(nn.Module):
+class PlainMamba4dAggregator(CorrelationAggregator):
     """Eight snakes (both senses of four axes) through one shared block."""
 
     def __init__(self, levels: int, settings: MambaSettings) -> None:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from mambamatcher.errors import ConfigError
 from mambamatcher.model.correlation.base import (
     CORRELATION_AGGREGATIONS,
+    CorrelationAggregator,
     CorrelationConfig,
     CorrelationMap,
     Refined,
@@ -24,7 +25,7 @@ from mambamatcher.model.layers.selective import OrderedScan
 PAPER_BLOCK = MambaSettings(state=16, conv=4, expand=3)
 
 
-class SimilarityScan(nn.Module):
+class SimilarityScan(CorrelationAggregator):
     """Sort the correlation sequence, scan it, put it back in place, project it onto one score."""
 
     def __init__(self, levels: int, config: "SimilarityScanAggregation") -> None:
@@ -46,6 +47,10 @@ class SimilarityScan(nn.Module):
     def can_be_fused(self) -> bool:
         """Whether there is just one scan, so that one kernel can do it all."""
         return len(self.scans) == len(self.orders) == 1
+
+    def bytes_per_score(self, levels: int) -> int:
+        """Estimate memory per score; fused, it is a position's order, what sorting takes besides, and its score."""
+        return 8 + 16 + 4 if self.can_be_fused else super().bytes_per_score(levels)
 
     def forward(self, correlation: CorrelationMap) -> Refined:
         """Refine a correlation map."""

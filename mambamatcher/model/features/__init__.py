@@ -6,7 +6,6 @@ from mambamatcher.model.features.base import (
     Aggregated,
     FeatureAggregator,
     FeatureConfig,
-    PerImageAggregator,
 )
 from mambamatcher.model.features.conv import ConvAggregation
 from mambamatcher.model.features.fused import FusedAggregation
@@ -23,6 +22,5 @@ __all__ = [
     "FusedAggregation",
     "Mamba2dAggregation",
     "NoAggregation",
-    "PerImageAggregator",
     "PlainMamba2dAggregation",
 ]

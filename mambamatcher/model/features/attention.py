@@ -12,6 +12,7 @@ from mambamatcher.model.features.base import (
     FeatureAggregator,
     FeatureConfig,
     Features,
+    PairwiseAggregator,
     PerImageAggregator,
     SourceFeatures,
     TargetFeatures,
@@ -39,13 +40,13 @@ class SelfAttentionAggregator(PerImageAggregator):
         super().__init__()
         self.block = AttentionBlock(channels, heads)
 
-    def aggregate(self, features: Features) -> Features:
+    def per_image(self, features: Features) -> Features:
         """Let the positions of each level attend to each other."""
         tokens = to_tokens(features)
         return to_maps(self.block(tokens, tokens), features)
 
 
-class CrossAttentionAggregator(FeatureAggregator):
+class CrossAttentionAggregator(PairwiseAggregator):
     """Self-attention, then a block in which each image gathers from the same level of the other."""
 
     def __init__(self, channels: int, heads: int) -> None:
@@ -53,8 +54,8 @@ class CrossAttentionAggregator(FeatureAggregator):
         self.within = AttentionBlock(channels, heads)
         self.across = AttentionBlock(channels, heads)
 
-    def forward(self, source: SourceFeatures, target: TargetFeatures) -> tuple[SourceFeatures, TargetFeatures]:
-        """Refine both images, each knowing the other."""
+    def per_pair(self, source: SourceFeatures, target: TargetFeatures) -> tuple[SourceFeatures, TargetFeatures]:
+        """Refine both images with the other one in view."""
         s, t = to_tokens(source), to_tokens(target)
         s, t = self.within(s, s), self.within(t, t)
         return to_maps(self.across(s, t), source), to_maps(self.across(t, s), target)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from mambamatcher.errors import ConfigError
 from mambamatcher.model.features.base import FEATURE_AGGREGATIONS, FeatureConfig, Features, PerImageAggregator
 from mambamatcher.model.layers.inference import may_use_cpu_kernels
-from mambamatcher.ops.winograd import Maps, Slice, Weights, best_tile, convolve_twice, fits
+from mambamatcher.ops.winograd import Maps, Slice, Weights, best_tile, convolve_twice, fits, working_bytes
 
 LEAST_CHANNELS = 64  # below, transforming tiles costs more than the multiplications it saves
 
@@ -29,11 +29,9 @@ class ConvAggregator(PerImageAggregator):
     """Widen, then narrow again, each time looking at a small neighbourhood.
 
     For inference on the CPU 3×3 convolutions run by Winograd's algorithm. Its weights, seven times the size of the
-    module's own, are made at the first use and kept, unless `keep_transformed` is false: then they are made anew, a
-    slice at a time, for each use.
+    module's own, are made at the first use and kept, unless `keep_transformed` is false: then they are made again,
+    a slice at a time, for each use.
     """
-
-    keep_transformed = True
 
     def __init__(self, channels: int, config: "ConvAggregation") -> None:
         super().__init__()
@@ -47,7 +45,7 @@ class ConvAggregator(PerImageAggregator):
                 nn.init.zeros_(parameter)
         self._kept: Kept | None = None
 
-    def aggregate(self, features: Features) -> Features:
+    def per_image(self, features: Features) -> Features:
         """Convolve every level with the same weights."""
         maps = rearrange(features, "b level c h w -> (b level) c h w")
         refined = self._winograd(maps) if self.pays and may_use_cpu_kernels(maps) else self._direct(maps)
@@ -60,9 +58,19 @@ class ConvAggregator(PerImageAggregator):
         """Whether Winograd's algorithm can take these convolutions, and is quicker."""
         return min(self.widen.weight.shape[:2]) >= LEAST_CHANNELS and fits(self.widen.weight)
 
-    def has_transformed(self, grid: tuple[int, int]) -> bool:
-        """Say whether the weights for maps of this size have been made."""
-        return self._kept is not None and self._kept.tile == best_tile(grid)
+    def working_bytes(self, grid: tuple[int, int], maps: int) -> int:
+        """Estimate the hidden maps, or the transformed tiles of a slice of them."""
+        if self.pays:
+            return working_bytes(maps, self.widen.in_channels, grid)
+        return maps * self.widen.out_channels * grid[0] * grid[1] * self.widen.weight.element_size()
+
+    def kept_bytes(self, grid: tuple[int, int]) -> int:
+        """Estimate the transformed weights that are not there yet."""
+        tile = best_tile(grid)
+        if not self.pays or not self.keep_transformed or (self._kept is not None and self._kept.tile == tile):
+            return 0
+        products = self.widen.weight[..., 0, 0].numel() + self.narrow.weight[..., 0, 0].numel()
+        return (tile + 2) ** 2 * products * self.widen.weight.element_size()
 
     def _direct(self, maps: Maps) -> Maps:
         refined = self.narrow(F.relu(self.widen(maps)))

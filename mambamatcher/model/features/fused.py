@@ -24,7 +24,7 @@ class FusedAggregator(PerImageAggregator):
         for parameter in self.mix.parameters():  # adds nothing at first: an untrained model then still matches
             nn.init.zeros_(parameter)
 
-    def aggregate(self, features: Features) -> Float[Tensor, "batch 1 width h w"]:
+    def per_image(self, features: Features) -> Float[Tensor, "batch 1 width h w"]:
         """Fuse the levels of each position into one."""
         levels = rearrange(features, "b level c h w -> b h w level c")
         normalised = F.layer_norm(levels, levels.shape[-1:])

@@ -22,7 +22,7 @@ class Mamba2dAggregator(PerImageAggregator):
         self.orders = [SCAN_ORDERS[name] for name in config.orders]
         self.scan = OrderedScan(channels, len(self.orders), config.mamba)
 
-    def aggregate(self, features: Features) -> Features:
+    def per_image(self, features: Features) -> Features:
         """Scan the positions of each level in the chosen orders."""
         _, level, _, h, w = features.shape
         tokens = rearrange(features, "b level c h w -> (b level) (h w) c")
@@ -58,7 +58,7 @@ class PlainMamba2dAggregator(PerImageAggregator):
         super().__init__()
         self.scan = SnakeScan(channels, axes=2, settings=settings)
 
-    def aggregate(self, features: Features) -> Features:
+    def per_image(self, features: Features) -> Features:
         """Scan each level along its four snakes."""
         _, level, _, h, w = features.shape
         tokens = rearrange(features, "b level c h w -> (b level) (h w) c")

@@ -8,7 +8,7 @@ from mambamatcher.model.features.base import FEATURE_AGGREGATIONS, FeatureConfig
 class Unchanged(PerImageAggregator):
     """Pass features through."""
 
-    def aggregate(self, features: Features) -> Features:
+    def per_image(self, features: Features) -> Features:
         """Return the features."""
         return features
 

@@ -13,7 +13,6 @@ from mambamatcher.model.features import (
     ConvAggregation,
     FusedAggregation,
     Mamba2dAggregation,
-    PerImageAggregator,
 )
 from tests import slow
 
@@ -136,7 +135,7 @@ def test_fused_levels_equal_a_slow_version_and_every_parameter_has_a_gradient():
     config = FusedAggregation(width=5)
     module = config.build(CHANNELS, LEVELS).double()
     source, target = (x.double().requires_grad_() for x in features())
-    untrained = module.aggregate(source)
+    untrained = module.per_image(source)
     assert untrained.shape[1] == config.levels_after(LEVELS) == 1
     with torch.no_grad():
         for parameter in module.parameters():
@@ -162,7 +161,7 @@ def test_keeps_the_shape_and_has_finite_non_zero_gradients(row):
 
 
 def test_only_cross_attention_needs_both_images():
-    joint = {row for row, config in ROWS.items() if not isinstance(build(config), PerImageAggregator)}
+    joint = {row for row, config in ROWS.items() if build(config).pairwise}
     assert joint == {"attention cross"}
 
 

@@ -20,10 +20,10 @@ def features(h: int = 12, w: int = 7) -> torch.Tensor:
 
 
 def assert_same_by_winograd(module: ConvAggregator, given: torch.Tensor) -> None:
-    direct = module.aggregate(given)
+    direct = module.per_image(given)
     assert direct.requires_grad  # where gradients are wanted the module convolves directly
     with torch.inference_mode():
-        found = module.aggregate(given)
+        found = module.per_image(given)
     assert (found - direct).abs().max() <= 1e-5 * direct.abs().max()
 
 
@@ -33,7 +33,7 @@ def test_inference_gives_what_training_gives(residual, final_activation):
     module = ConvAggregation(residual=residual, final_activation=final_activation).build(64)
     for h, w in ((12, 7), (8, 8)):
         assert_same_by_winograd(module, features(h, w))
-    assert module.has_transformed((8, 8))
+    assert module.kept_bytes((8, 8)) == 0
 
 
 def test_kept_weights_follow_the_parameters(module):
@@ -52,30 +52,30 @@ def test_kept_weights_follow_the_parameters(module):
 def test_parameters_that_do_not_count_their_changes_are_not_trusted():
     with torch.inference_mode():
         module = ConvAggregation().build(64)
-        first = module.aggregate(features())
+        first = module.per_image(features())
         module.narrow.weight.zero_()
         module.narrow.bias.fill_(3.0)
-        assert not module.has_transformed((12, 7))
-        assert_close(module.aggregate(features()), torch.full_like(first, 3.0))
+        assert module._kept is None
+        assert_close(module.per_image(features()), torch.full_like(first, 3.0))
 
 
 def test_low_memory_gives_the_same_and_keeps_nothing(module):
     with torch.inference_mode():
-        kept = module.aggregate(features())
+        kept = module.per_image(features())
         module.keep_transformed = False
-        assert_close(module.aggregate(features()), kept, rtol=0, atol=0)
-    assert not module.has_transformed((12, 7))
+        assert_close(module.per_image(features()), kept, rtol=0, atol=0)
+    assert module._kept is None
 
 
 def test_the_state_and_copies_hold_only_the_parameters(module):
     names = list(module.state_dict())
     with torch.inference_mode():
-        expected = module.aggregate(features())
+        expected = module.per_image(features())
         assert list(module.state_dict()) == names == ["widen.weight", "widen.bias", "narrow.weight", "narrow.bias"]
         assert len(pickle.dumps(module)) < 1.1 * sum(4 * p.numel() for p in module.parameters()) + 10_000
         for twin in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
-            assert not twin.has_transformed((12, 7))
-            assert_close(twin.aggregate(features()), expected, rtol=0, atol=0)
+            assert twin._kept is None
+            assert_close(twin.per_image(features()), expected, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(("size", "channels"), [(3, 8), (3, 70), (1, 64), (5, 64)])
@@ -83,11 +83,11 @@ def test_sizes_that_do_not_suit_are_convolved_directly(size, channels):
     module = ConvAggregation(kernel_size=size, hidden_ratio=1).build(channels)
     assert not module.pays
     with torch.inference_mode():
-        assert module.aggregate(torch.randn(1, 2, channels, 5, 6)).shape == (1, 2, channels, 5, 6)
+        assert module.per_image(torch.randn(1, 2, channels, 5, 6)).shape == (1, 2, channels, 5, 6)
 
 
 def test_mixed_and_double_precision_go_the_plain_way(module):
     with torch.inference_mode(), torch.autocast("cpu", dtype=torch.bfloat16):
-        assert module.aggregate(features()).dtype == torch.bfloat16
+        assert module.per_image(features()).dtype == torch.bfloat16
     with torch.inference_mode():
-        assert module.double().aggregate(features().double()).dtype == torch.float64
+        assert module.double().per_image(features().double()).dtype == torch.float64

@@ -1,19 +1,18 @@
-"""Keeping tensors that took long to compute: the latest in memory, and any number on disk."""
+"""A store for tensors that took long to compute: recent ones in memory, all of them on disk where there is a folder."""
 
 import logging
 import os
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from hashlib import blake2b
-from itertools import chain
 from pathlib import Path
 from threading import Lock
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
-from torch import Tensor, nn
+from torch import Tensor
 
 from mambamatcher.errors import InputError
 from mambamatcher.io.atomic import write_atomically
@@ -39,63 +38,95 @@ def digest(*parts: Tensor | str) -> str:
     return hasher.hexdigest()
 
 
-def stamp(module: nn.Module) -> Hashable:
-    """Return a value that changes when a parameter or buffer is exchanged or written to, without reading any."""
-    tensors = chain(module.parameters(), module.buffers())
-    # one made in inference mode does not count its changes
-    return tuple((each.data_ptr(), 0 if each.is_inference() else each._version) for each in tensors)
+class TensorStore:
+    """Lists of tensors by key, safe to share between threads; a folder may be shared between processes.
+
+    Args:
+        memory_bytes: What stays in memory; the least recently used entries are evicted first.
+        folder: Where entries are also kept on disk; without one, they are kept in memory only.
+        disk_bytes: Limit of the folder; the least recently used files are removed first. None for no limit.
+    """
+
+    def __init__(self, memory_bytes: int = 0, folder: Path | None = None, disk_bytes: int | None = None) -> None:
+        self._memory = _Memory(memory_bytes)
+        self._disk = None if folder is None else _Disk(folder, disk_bytes)
+
+    def get(self, key: Key, name: Callable[[], str] | None = None) -> list[Tensor] | None:
+        """Return an entry, or None.
+
+        Args:
+            key: Names the entry in memory.
+            name: Gives its file's name, which may be costly to compute; without one, the disk is not searched.
+        """
+        found = self._memory.get(key)
+        if found is None and self._disk is not None and name is not None:
+            found = self._disk.get(name())
+            if found is not None:
+                self._memory.put(key, found)
+        return found
+
+    def put(self, key: Key, tensors: Sequence[Tensor], name: Callable[[], str] | None = None) -> None:
+        """Keep an entry in memory and, given a name, on disk."""
+        self._memory.put(key, list(tensors))
+        if self._disk is not None and name is not None:
+            self._disk.put(name(), tensors)
+
+    def evict(self, part: Hashable) -> None:
+        """Drop from memory every entry whose key has this part."""
+        self._memory.evict(part)
+
+    def clear(self) -> None:
+        """Drop every entry from memory."""
+        self._memory.clear()
 
 
-class MemoryCache:
-    """Tensors by key, up to a number of bytes; the least recently used go first. Safe to use from several threads."""
+class _Memory:
+    """Entries up to a number of bytes; the least recently used are evicted first."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._entries: OrderedDict[Key, Tensor] = OrderedDict()
+        self._entries: OrderedDict[Key, list[Tensor]] = OrderedDict()
         self._size = 0
         self._lock = Lock()
 
-    def get(self, key: Key) -> Tensor | None:
-        """Return the tensor of this key, if it is still there."""
+    def get(self, key: Key) -> list[Tensor] | None:
         with self._lock:
             if key in self._entries:
                 self._entries.move_to_end(key)
             return self._entries.get(key)
 
-    def put(self, key: Key, tensor: Tensor) -> None:
-        """Keep a tensor; one larger than the whole cache is not kept."""
-        if tensor.nbytes > self.limit:
+    def put(self, key: Key, tensors: list[Tensor]) -> None:
+        size = _bytes(tensors)
+        if size > self.limit:
             return
         with self._lock:
             self._drop(key)
-            self._entries[key] = tensor
-            self._size += tensor.nbytes
+            self._entries[key] = tensors
+            self._size += size
             while self._size > self.limit:
                 self._drop(next(iter(self._entries)))
 
-    def forget(self, part: Hashable) -> None:
-        """Drop every tensor whose key has this part."""
+    def evict(self, part: Hashable) -> None:
         with self._lock:
             for key in [key for key in self._entries if part in key]:
                 self._drop(key)
 
     def clear(self) -> None:
-        """Forget everything."""
         with self._lock:
             self._entries.clear()
             self._size = 0
 
     def _drop(self, key: Key) -> None:
         dropped = self._entries.pop(key, None)
-        self._size -= 0 if dropped is None else dropped.nbytes
+        self._size -= _bytes(dropped or [])
 
 
-class DiskCache:
-    """Lists of tensors by name in a folder of their own, one file each, up to a number of bytes if there is a `limit`.
+class _Disk:
+    """Entries in a folder of their own, one file each.
 
-    Any number of threads and processes may share a folder: files appear whole or not at all, and every reader compares
-    the values with the digest written beside them. What cannot be read or written is computed again, with a warning.
-    Beyond the limit the least recently used files go first; each writer after the first may exceed it by a tenth.
+    Files appear whole or not at all, and every reader compares the values with the digest stored beside them. What
+    cannot be read or written is computed again, with a warning. Each writer after the first may exceed the limit by a
+    tenth.
     """
 
     def __init__(self, folder: Path, limit: int | None = None) -> None:
@@ -105,11 +136,10 @@ class DiskCache:
             raise InputError(f"cannot use {folder} as a cache folder: {error.strerror}") from error
         self.folder = folder
         self.limit = limit
-        self._room = 0  # bytes that can be written before looking again at what all writers have left
+        self._room = 0  # bytes to write before the folder is measured again
         self._has_failed = False
 
     def get(self, name: str) -> list[Tensor] | None:
-        """Read the tensors of this name, unless they are missing or not what was written."""
         path = self._path(name)
         try:
             with safe_open(path, framework="pt") as file:
@@ -117,18 +147,19 @@ class DiskCache:
                 written = (file.metadata() or {}).get(_DIGEST)
         except FileNotFoundError:
             return None
+        except RuntimeError:  # safetensors, where another process removed the file while it was being opened
+            return None
         except (OSError, SafetensorError) as error:
-            logger.warning("the cache entry %s is damaged and will be made anew: %s", path, error)
+            logger.warning("the cache entry %s is damaged and will be computed again: %s", path, error)
             return None
         if digest(*tensors) != written:
-            logger.warning("the cache entry %s is damaged and will be made anew: its values have changed", path)
+            logger.warning("the cache entry %s is damaged and will be computed again: its values have changed", path)
             return None
-        with suppress(OSError):  # another process made room, or the folder is for reading only
+        with suppress(OSError):  # another process removed it, or the folder is read-only
             os.utime(path)
         return tensors
 
     def put(self, name: str, tensors: Sequence[Tensor]) -> None:
-        """Write tensors, in place of any of that name; those larger than the limit are not kept."""
         # copies, because safetensors refuses tensors that share memory
         own = [tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for tensor in tensors]
         content = save({str(index): tensor for index, tensor in enumerate(own)}, {_DIGEST: digest(*own)})
@@ -139,7 +170,7 @@ class DiskCache:
             write_atomically(self._path(name), lambda path: _write(path, content), overwrite=True)
         except (OSError, InputError) as error:
             if not self._has_failed:  # a full disk concerns every entry
-                logger.warning("cannot keep %s in the cache (said only once): %s", self._path(name), error)
+                logger.warning("cannot keep %s in the cache (reported only once): %s", self._path(name), error)
             self._has_failed = True
 
     def _make_room(self, needed: int) -> None:
@@ -149,7 +180,7 @@ class DiskCache:
             files = self._files()
             size = sum(each for _, each, _ in files)
             tenth = self.limit // 10
-            # a tenth at once, so that not every entry looks around
+            # a tenth at once, so that not every entry measures the folder
             target = self.limit if size + needed <= self.limit else self.limit - tenth
             for _, freed, path in sorted(files):
                 if size + needed <= target:
@@ -160,16 +191,20 @@ class DiskCache:
         self._room -= needed
 
     def _files(self) -> list[tuple[float, int, Path]]:
-        """Return when each file was last used, its size and path, also of those a killed process left unfinished."""
+        """Return when each file was last used, its size and its path, including files that a killed process left."""
         files = []
         for path in self.folder.glob(f"*{_SUFFIX}"):
-            with suppress(FileNotFoundError):  # another process made room
+            with suppress(FileNotFoundError):  # another process removed it
                 status = path.stat()
                 files.append((status.st_mtime, status.st_size, path))
         return files
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}{_SUFFIX}"
+
+
+def _bytes(tensors: Sequence[Tensor]) -> int:
+    return sum(tensor.nbytes for tensor in tensors)
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -7,10 +7,36 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import save_file
-from torch import nn
 
 from mambamatcher.errors import InputError
-from mambamatcher.matching.feature_store import DiskCache, MemoryCache, digest, stamp
+from mambamatcher.io.tensor_store import TensorStore, digest
+
+
+class MemoryCache:
+    """Single tensors in the memory of a store without a folder."""
+
+    def __init__(self, limit: int) -> None:
+        self.store = TensorStore(limit)
+        self.evict, self.clear = self.store.evict, self.store.clear
+
+    def put(self, key, tensor) -> None:
+        self.store.put(key, [tensor])
+
+    def get(self, key):
+        return (self.store.get(key) or [None])[0]
+
+
+class DiskCache:
+    """The folder of a store that keeps nothing in memory."""
+
+    def __init__(self, folder: Path, limit: int | None = None) -> None:
+        self.store = TensorStore(0, folder, limit)
+
+    def put(self, name: str, tensors) -> None:
+        self.store.put((name,), tensors, lambda: name)
+
+    def get(self, name: str):
+        return self.store.get((name,), lambda: name)
 
 
 def floats(count: int) -> torch.Tensor:
@@ -39,7 +65,7 @@ def test_what_a_part_of_the_key_names_is_forgotten_and_leaves_its_room():
     cache.put(("m", "one"), floats(8))
     cache.put(("m", "one", "two"), floats(8))
     cache.put(("m", "two"), floats(8))
-    cache.forget("one")
+    cache.evict("one")
     assert cache.get(("m", "one")) is cache.get(("m", "one", "two")) is None
     cache.put(("m", "three"), floats(17))
     assert cache.get(("m", "two")) is not None
@@ -179,7 +205,7 @@ def test_a_full_disk_costs_time_and_one_warning(tmp_path, monkeypatch, caplog):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     cache = DiskCache(tmp_path)
-    monkeypatch.setattr("mambamatcher.matching.feature_store._write", half_written)
+    monkeypatch.setattr("mambamatcher.io.tensor_store._write", half_written)
     cache.put("one", [floats(50)])
     cache.put("two", [floats(50)])
     assert cache.get("one") is cache.get("two") is None
@@ -209,17 +235,3 @@ def test_digests_tell_values_shapes_and_types_apart():
     assert len({digest(each) for each in different}) == len(different)
     assert len({digest("ab", "c"), digest("a", "bc"), digest("abc"), digest("abc", "")}) == 4
     assert digest(floats(6).view(2, 3).T) == digest(floats(6).view(2, 3).T.contiguous())
-
-
-def test_a_stamp_changes_with_every_change_of_a_parameter_or_buffer():
-    module = nn.BatchNorm2d(3)
-    seen = [stamp(module)]
-    assert seen[0] == stamp(module)
-    with torch.no_grad():
-        module.weight.add_(1)
-    seen.append(stamp(module))
-    module.running_mean.zero_()
-    seen.append(stamp(module))
-    module.weight.data = torch.ones(3)
-    seen.append(stamp(module))
-    assert len(set(seen)) == 4
