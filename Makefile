@@ -2,12 +2,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SAMPLE := mambamatcher/assets/sample
+PHOTOS := mambamatcher/assets/photos
 
 .PHONY: demo test test-web bench train-lite train-pf-pascal control-lite unseen-lite clean
 
 demo: $(VENV)/installed-demo
-	$(BIN)/mambamatcher match $(SAMPLE)/source.png $(SAMPLE)/target.png --points-file $(SAMPLE)/points.json --out matches.png --overwrite
+	$(BIN)/mambamatcher match $(PHOTOS)/cat.jpg $(PHOTOS)/raccoon.jpg --points-file $(PHOTOS)/cat.json --out matches.png --overwrite
 
 test: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .

@@ -15,7 +15,7 @@ from typer.main import get_command
 COMMANDS = "<!-- every command -->"
 MEASURED = "measured"
 RESULTS = Path(__file__).parent.parent / "benchmarks" / "results"
-OPTIONAL = {"paper.md": "The paper's results", "scale.md": "Many pictures, many machines"}
+OPTIONAL = {"paper.md": "The paper's results", "scale.md": "Many images, many machines"}
 _ELSEWHERE = re.compile(
     r"<(?:script|img|iframe|link|source)\b[^>]*?\b(?:src|href)=[\"']?(?:https?:)?//[^\"'\s>]*", re.I
 )

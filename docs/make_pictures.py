@@ -1,4 +1,4 @@
-"""Draw the pictures of the documentation with the model that comes with the package: `python docs/make_pictures.py`."""
+"""Draw the documentation's figures with the shipped model and photos: `python docs/make_pictures.py`."""
 
 import csv
 import json
@@ -19,51 +19,61 @@ from torch import Tensor
 
 import mambamatcher
 from mambamatcher import Matcher
-from mambamatcher.datasets.synthetic import SyntheticPairs
+from mambamatcher.io.heatmaps import draw_heatmaps
 from mambamatcher.matching.matcher import PreparedPair
 from mambamatcher.model.correlation import correlation_map
 from mambamatcher.model.geometry import grid_centres, unit_to_pixels
-from mambamatcher.tools.edit import carry_mask, object_mask, swap_texture
-from mambamatcher.tools.flow import dense_flow
-from mambamatcher.tools.propagate import REVIEW, propagate, read_references
 
-SAMPLE = Path(mambamatcher.__file__).parent / "assets" / "sample"
+PHOTOS = Path(mambamatcher.__file__).parent / "assets" / "photos"
+CAT, RACCOON = PHOTOS / "cat.jpg", PHOTOS / "raccoon.jpg"
+HOPPER, COLLINS = PHOTOS / "grace-hopper.jpg", PHOTOS / "eileen-collins.jpg"
 OUT = Path(__file__).parent / "pictures"
 CURVES = Path(__file__).parents[1] / "benchmarks" / "results" / "lite" / "curves.csv"
-SHOWN = 0  # the point that is followed through the steps: the nose
-HEAD = (305, 95, 445, 195)  # the box of an ellipse around the source's head
+FACE = (100, 70, 360, 290)  # the box of an ellipse around the cat's face, as in tutorials/own-images.md
 LINES = 150
+JPEG = {"quality": 88, "subsampling": 0, "optimize": True}
 mpl.use("agg")
 
 
 def main() -> None:
     """Draw them all."""
     matcher = Matcher.from_pretrained()
-    marked = json.loads((SAMPLE / "points.json").read_text())
-    points = np.array(marked["points"])
-    pair = matcher.prepare(SAMPLE / "source.png", SAMPLE / "target.png")
-    result = pair.match(points)
-    result.save(OUT / "matches.png", overwrite=True)
-    pair.match(points[[0, 2, 7, 8]]).save_heatmaps(OUT / "heatmaps.png", overwrite=True)
-    pair.match(matcher.suggest_points(SAMPLE / "source.png")).save(OUT / "suggested.png", overwrite=True)
-    draw_steps(matcher, pair, points[SHOWN])
-    draw_carried(matcher, pair)
-    draw_review(matcher)
+    points = read_points(CAT)
+    pair = matcher.prepare(CAT, RACCOON)
+    _save(pair.match(list(points.values())).draw(), "matches.jpg")
+    _save(pair.match(matcher.suggest_points(CAT)).draw(), "suggested.jpg")
+    _save(matcher.match(HOPPER, COLLINS, list(read_points(HOPPER).values())).draw(), "portraits.jpg")
+    shown = pair.match([points[name] for name in ("left eye", "nose", "mouth", "left ear")])
+    _save(draw_heatmaps(shown.target, shown.heatmaps, shown.points), "heatmaps.jpg")
+    draw_steps(matcher, pair, np.array(points["nose"]))
+    draw_transferred()
+    draw_review()
     draw_training()
+
+
+def read_points(photo: Path) -> dict[str, tuple[float, float]]:
+    """Return the named points that come with a photo."""
+    content = json.loads(photo.with_suffix(".json").read_text(encoding="utf-8"))
+    return dict(zip(content["names"], content["points"], strict=True))
+
+
+def run(*words: str | Path) -> None:
+    """Run a command of the package, as the pages show it."""
+    subprocess.run([sys.executable, "-m", "mambamatcher", *map(str, words)], check=True)
 
 
 def draw_steps(matcher: Matcher, pair: PreparedPair, point: Float[np.ndarray, "2"]) -> None:
     """Follow one point through the model."""
     found = pair.match(point[None]).points[0]
     axes = _axes(2)
-    for axis, picture, title in zip(axes, (pair.source, pair.target), ("source", "target: where is it?"), strict=True):
-        axis.imshow(picture)
+    for axis, image, title in zip(axes, (pair.source, pair.target), ("source", "target: where is it?"), strict=True):
+        axis.imshow(image)
         axis.set_title(title)
     axes[0].plot(*point, "o", color="#ff3b30", markeredgecolor="black", markersize=10)
-    _write(axes, "how-1-pictures.png")
+    _write(axes, "how-1-images.jpg")
 
     with torch.inference_mode():
-        source, target = (matcher.encode(picture) for picture in (pair.source, pair.target))
+        source, target = (matcher.encode(image) for image in (pair.source, pair.target))
         scores = correlation_map(source, target)[0]
     levels = [0, len(scores) // 2, len(scores) - 1]
     draw_features(source[0], target[0], levels)
@@ -74,7 +84,7 @@ def draw_steps(matcher: Matcher, pair: PreparedPair, point: Float[np.ndarray, "2
     for axis, level in zip(axes, levels, strict=True):
         _over(axis, pair.target, scores[level, row, column])
         axis.set_title(f"level {level + 1} of {len(scores)}")
-    _write(axes, "how-3-correlation.png")
+    _write(axes, "how-3-correlation.jpg")
 
     draw_sorted(pair, scores[-1])
 
@@ -84,13 +94,13 @@ def draw_steps(matcher: Matcher, pair: PreparedPair, point: Float[np.ndarray, "2
     _over(axes[1], pair.target, pair.refined[0, row, column])
     axes[1].plot(*found, "o", color="none", markeredgecolor="#ff3b30", markersize=14, markeredgewidth=2)
     axes[1].set_title("refined; the ring is the match")
-    _write(axes, "how-5-refined.png")
+    _write(axes, "how-5-refined.jpg")
 
 
 def draw_features(
     source: Float[Tensor, "level channel h w"], target: Float[Tensor, "level channel h w"], levels: list[int]
 ) -> None:
-    """Show some levels of both pictures by their first three principal components."""
+    """Show some levels of both images by their first three principal components."""
     axes = _axes(6, rows=2)
     for place, level in enumerate(levels):
         cells = torch.cat([each[level].flatten(1) for each in (source, target)], dim=1).T.double()
@@ -100,75 +110,75 @@ def draw_features(
         colours = centred @ directions[:3].T
         low, high = colours.quantile(0.02, dim=0), colours.quantile(0.98, dim=0)
         shades = ((colours - low) / (high - low)).clamp(0, 1)
-        for row, part in enumerate(shades.chunk(2)):
+        for row, (shade, photo) in enumerate(zip(shades.chunk(2), ("cat", "raccoon"), strict=True)):
             axis = axes[3 * row + place]
-            axis.imshow(part.unflatten(0, source.shape[2:]).numpy())
-            if row == 0:
-                axis.set_title(f"level {level + 1} of {len(source)}")
+            axis.imshow(shade.unflatten(0, source.shape[2:]).numpy())
+            axis.set_title(f"{photo}, level {level + 1} of {len(source)}")
     _write(axes, "how-2-features.png")
 
 
 def draw_sorted(pair: PreparedPair, scores: Float[Tensor, "hs ws ht wt"]) -> None:
     """Show the order in which a similarity-aware scan reads the positions."""
     ordered, order = scores.flatten().sort(descending=True, stable=True)
-    figure = Figure(figsize=(9, 3.4), layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=(1, 1.6))
+    figure = Figure(figsize=(10, 3.4), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(1, 2))
     step = max(1, len(ordered) // 2000)
     left.plot(np.arange(0, len(ordered), step), ordered[::step].numpy(), color="#0072b2")
-    left.set_xlabel("place in the sequence")
+    left.set_xlabel("position in the sequence")
     left.set_ylabel("similarity")
     left.spines[["top", "right"]].set_visible(False)
-    grids = scores.shape[:2], scores.shape[2:]
     first = np.unravel_index(order[:LINES].numpy(), tuple(scores.shape))
-    ends = []
-    for picture, grid, (row, column) in zip((pair.source, pair.target), grids, (first[:2], first[2:]), strict=True):
-        centres = unit_to_pixels(grid_centres((grid[0], grid[1])), picture.size).numpy()
-        ends.append(centres[row * grid[1] + column])
-    both = Image.new("RGB", (pair.source.width + pair.target.width, pair.source.height))
-    both.paste(pair.source, (0, 0))
-    both.paste(pair.target, (pair.source.width, 0))
-    right.imshow(both)
+    height = max(pair.source.height, pair.target.height)
+    shift, ends = 0.0, []
+    for image, grid, (row, column) in zip(
+        (pair.source, pair.target), (scores.shape[:2], scores.shape[2:]), (first[:2], first[2:]), strict=True
+    ):
+        width = image.width * height / image.height
+        centres = unit_to_pixels(grid_centres((grid[0], grid[1])), (width, height)).numpy()
+        ends.append(centres[row * grid[1] + column] + (shift, 0))
+        right.imshow(image, extent=(shift, shift + width, height, 0))
+        shift += width
+    right.set(xlim=(0, shift), ylim=(height, 0))
     for start, end in zip(*ends, strict=True):
-        right.plot([start[0], end[0] + pair.source.width], [start[1], end[1]], color="#ffe14d", linewidth=0.7)
+        right.plot(*zip(start, end, strict=True), color="#ffe14d", linewidth=0.7)
     right.set_axis_off()
-    figure.savefig(OUT / "how-4-sorted.png", dpi=110)
+    figure.savefig(OUT / "how-4-sorted.jpg", dpi=110, pil_kwargs=JPEG)
 
 
-def draw_carried(matcher: Matcher, pair: PreparedPair) -> None:
-    """Carry a mask of the head and the coat of the source."""
-    flow = dense_flow(pair)
-    mask = Image.new("L", pair.source.size)
-    ImageDraw.Draw(mask).ellipse(HEAD, fill=255)
-    carried = carry_mask(flow, mask, pair.target.size)
-    objects = [object_mask(matcher.foreground(each), each.size) for each in (pair.source, pair.target)]
-    swapped, _ = swap_texture(flow, pair.source, pair.target, *objects)
-    axes = _axes(3)
-    tinted = [_tinted(picture, layer) for picture, layer in ((pair.source, mask), (pair.target, carried))]
-    titles = ("the mask", "carried", "the coat, swapped")
-    for axis, picture, title in zip(axes, (*tinted, swapped), titles, strict=True):
-        axis.imshow(picture)
-        axis.set_title(title)
-    _write(axes, "carried.png")
-
-
-def draw_review(matcher: Matcher) -> None:
-    """Propagate the sample's points to six rendered dogs, and photograph the page to review them by."""
-    chromium = shutil.which("chromium") or sys.exit("review.png needs chromium")
+def draw_transferred() -> None:
+    """Transfer a mask of the cat's face and its coat to the raccoon, with the commands of the tutorial."""
     with TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "photos").mkdir()
-        for number, pair in enumerate(SyntheticPairs(6, seed=3, categories=["dog"])):
-            Image.fromarray(pair.target.image).save(folder / "photos" / f"{number}.jpg")
-        references = read_references(matcher, [SAMPLE / "source.png"], SAMPLE / "points.json")
-        propagate(matcher, references, folder / "photos", folder / "out")
+        face, found, swapped = (Path(name) / file for file in ("face.png", "found.png", "swapped.png"))
+        mask = Image.new("L", Image.open(CAT).size)
+        ImageDraw.Draw(mask).ellipse(FACE, fill=255)
+        mask.save(face)
+        run("warp", CAT, RACCOON, "--mask", face, "--out", found)
+        run("swap", CAT, RACCOON, "--out", swapped)
+        images = _tinted(Image.open(CAT), mask), _tinted(Image.open(RACCOON), Image.open(found)), Image.open(swapped)
+        axes = _axes(3)
+        for axis, image, title in zip(axes, images, ("mask", "transferred mask", "coat, swapped"), strict=True):
+            axis.imshow(image)
+            axis.set_title(title)
+        _write(axes, "transferred.jpg")
+
+
+def draw_review() -> None:
+    """Propagate the cat's points to the other photos and take a screenshot of the review page."""
+    chromium = shutil.which("chromium") or sys.exit("review.jpg needs chromium")
+    with TemporaryDirectory() as name:
+        photos, out, shot = (Path(name) / file for file in ("photos", "out", "page.png"))
+        photos.mkdir()
+        for photo in (RACCOON, HOPPER, COLLINS):
+            shutil.copy(photo, photos)
+        run("propagate", CAT, photos, "--points-file", CAT.with_suffix(".json"), "--out", out)
         options = "--headless --no-sandbox --disable-gpu --disable-background-networking --hide-scrollbars"
-        shot = [f"--screenshot={folder / 'page.png'}", "--window-size=900,900", (folder / "out" / REVIEW).as_uri()]
-        subprocess.run([chromium, *options.split(), *shot], check=True, capture_output=True)
-        Image.open(folder / "page.png").convert("RGB").save(OUT / "review.png", optimize=True)
+        command = [chromium, *options.split(), f"--screenshot={shot}", "--window-size=900,560"]
+        subprocess.run([*command, (out / "review.html").as_uri()], check=True, capture_output=True)
+        _save(Image.open(shot).convert("RGB"), "review.jpg")
 
 
 def draw_training() -> None:
-    """Show what the embedded model's runs reached on 100 selection pairs, round by round."""
+    """Plot the validation PCK of the embedded model's runs over their steps."""
     runs: dict[str, list[tuple[int, float]]] = {}
     with CURVES.open(encoding="utf-8") as file:
         for row in csv.DictReader(file):
@@ -180,7 +190,7 @@ def draw_training() -> None:
         steps, values = zip(*points, strict=True)
         axis.plot([begun + step for step in steps], values, "o-", label=name)
         begun += steps[-1]
-    axis.set_xlabel("steps of two groups of eight pictures")
+    axis.set_xlabel("steps of two groups of eight images")
     axis.set_ylabel("PCK@0.10 per image, box (%)")
     axis.legend(frameon=False)
     axis.spines[["top", "right"]].set_visible(False)
@@ -189,7 +199,7 @@ def draw_training() -> None:
 
 def _axes(count: int, rows: int = 1) -> list[Axes]:
     columns = count // rows
-    figure = Figure(figsize=(3 * columns, 3.4 * rows), layout="constrained")
+    figure = Figure(figsize=(3.6 * columns, 3.0 * rows), layout="constrained")
     axes = list(np.atleast_1d(figure.subplots(rows, columns)).flat)
     for axis in axes:
         axis.set_axis_off()
@@ -197,21 +207,26 @@ def _axes(count: int, rows: int = 1) -> list[Axes]:
 
 
 def _write(axes: list[Axes], name: str) -> None:
-    axes[0].figure.savefig(OUT / name, dpi=100)
+    options = {"pil_kwargs": JPEG} if name.endswith(".jpg") else {}
+    axes[0].figure.savefig(OUT / name, dpi=100, **options)
 
 
-def _over(axis: Axes, picture: Image.Image, scores: Float[Tensor, "h w"]) -> None:
-    """Lay scores, from their middle to their highest, over a greyed picture."""
-    axis.imshow(picture.convert("L"), cmap="gray", vmin=-60, vmax=270)
+def _save(image: Image.Image, name: str) -> None:
+    image.save(OUT / name, **JPEG)
+
+
+def _over(axis: Axes, image: Image.Image, scores: Float[Tensor, "h w"]) -> None:
+    """Overlay scores, from their median to their maximum, on a grey image."""
+    axis.imshow(image.convert("L"), cmap="gray", vmin=-60, vmax=270)
     values = scores.numpy()
     middle = float(np.median(values))
     shares = ((values - middle) / (values.max() - middle)).clip(0, 1)
-    extent = (0, picture.width, picture.height, 0)
+    extent = (0, image.width, image.height, 0)
     axis.imshow(shares, cmap="plasma", extent=extent, alpha=0.85 * shares, vmin=0, vmax=1)
 
 
-def _tinted(picture: Image.Image, mask: Image.Image) -> Image.Image:
-    return Image.composite(Image.new("RGB", picture.size, "#ff3b30"), picture, mask.point(lambda value: value * 0.55))
+def _tinted(image: Image.Image, mask: Image.Image) -> Image.Image:
+    return Image.composite(Image.new("RGB", image.size, "#ff3b30"), image, mask.point(lambda value: value * 0.55))
 
 
 if __name__ == "__main__":

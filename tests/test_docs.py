@@ -1,4 +1,4 @@
-"""Every snippet of the documentation is run, page by page from top to bottom, in a folder with the sample pictures.
+"""Every snippet of the documentation is run, page by page from top to bottom, in a folder with the sample images.
 
 A snippet that cannot be run here says why, on the line before it: `<!-- not run: needs a GPU -->`, with one of the
 reasons below. Text right after a command is what it prints; numbers in it may differ. Lines of shell that call
@@ -30,7 +30,13 @@ from mambamatcher.model.presets import PRESETS
 from mambamatcher.registry import Registry
 
 ROOT = Path(__file__).parent.parent
-SAMPLE = Path(mambamatcher.__file__).parent / "assets" / "sample"
+ASSETS = Path(mambamatcher.__file__).parent / "assets"
+SAMPLE_IMAGES = {
+    **{path.name: path for path in (ASSETS / "photos").iterdir() if path.suffix in (".jpg", ".json")},
+    "dog.png": ASSETS / "sample" / "source.png",
+    "other-dog.png": ASSETS / "sample" / "target.png",
+    "dog.json": ASSETS / "sample" / "points.json",
+}
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RUN = ("bash", "python")
 SHOWN = ("text", "json")
@@ -154,8 +160,8 @@ def run(page: Path, names: ModuleType) -> None:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if runnable(page)], ids=lambda page: page.stem)
 def test_every_snippet_of_a_page_runs(page, tmp_path, monkeypatch):
-    for name, copy in (("source.png", "dog.png"), ("target.png", "other-dog.png"), ("points.json", "dog.json")):
-        shutil.copy(SAMPLE / name, tmp_path / copy)
+    for name, path in SAMPLE_IMAGES.items():
+        shutil.copy(path, tmp_path / name)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{Path('/usr/bin')}:/bin")
     monkeypatch.setitem(PAIRS, "val", 20)  # an evaluation renders them all, to name its data

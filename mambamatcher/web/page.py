@@ -29,7 +29,7 @@ from mambamatcher.web.schemas import (
 from mambamatcher.web.service import Service, ServiceOf, Upload
 
 STATIC = Path(__file__).parent / "static"
-SAMPLE = Path(mambamatcher.__file__).parent / "assets" / "sample"
+PHOTOS = Path(mambamatcher.__file__).parent / "assets" / "photos"
 
 router = APIRouter()
 
@@ -77,12 +77,12 @@ async def add_picture(
 
 @router.post("/example", status_code=201)
 async def add_example(service: ServiceOf, request: Request, response: Response) -> Example:
-    """Give this client the two pictures that come with the package."""
+    """Give this client two of the photos that come with the package."""
     session = service.session_or_new(request, response)
     source, target = await service.work.run(_example_now)
     for picture in (source, target):
         service.sessions.add(session, picture, service.settings.targets + 1)
-    points = json.loads((SAMPLE / "points.json").read_text(encoding="utf-8"))
+    points = json.loads((PHOTOS / "cat.json").read_text(encoding="utf-8"))
     return Example(
         source=StoredPicture.of(source),
         target=StoredPicture.of(target),
@@ -150,7 +150,7 @@ def _keep_now(service: Service, upload: Upload) -> Picture:
 
 
 def _example_now() -> list[Picture]:
-    return [keep(Image.open(SAMPLE / f"{name}.png"), f"{name}.png") for name in ("source", "target")]
+    return [keep(Image.open(PHOTOS / name), name) for name in ("cat.jpg", "raccoon.jpg")]
 
 
 def _match_now(service: Service, asked: PairRequest, pictures: tuple[Picture, Picture], model: str) -> Matches:

@@ -90,9 +90,9 @@ def test_without_points_a_pair_is_only_prepared(client):
 
 def test_the_example_is_a_pair_of_pictures_with_points(client):
     example = client.post("/example").json()
-    assert len(example["names"]) == len(example["points"]) == 10
+    assert len(example["names"]) == len(example["points"]) == 6
     answer = ask_pair(client, example["source"], example["target"], example["points"])
-    assert len(answer.json()["matches"]) == 10
+    assert len(answer.json()["matches"]) == 6
 
 
 def test_a_removed_picture_is_gone(client):

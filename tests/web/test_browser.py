@@ -14,7 +14,7 @@ playwright = pytest.importorskip("playwright.sync_api", reason="the browser is d
 from PIL import Image  # noqa: E402
 
 from mambamatcher.matching.matcher import Matcher  # noqa: E402
-from mambamatcher.web.page import SAMPLE  # noqa: E402
+from mambamatcher.web.page import PHOTOS  # noqa: E402
 from mambamatcher.web.server import create_app  # noqa: E402
 from mambamatcher.web.settings import Settings  # noqa: E402
 from tests.web.browser import ARGUMENTS, CHROMIUM, drag, place, serving, shoot, until  # noqa: E402
@@ -26,7 +26,8 @@ pytestmark = [
 ]
 expect = playwright.expect
 expect.set_options(timeout=20_000)  # a machine with other work is slow, not wrong
-NOSE, EAR, TAIL, PAW, HOCK = (0.914, 0.346), (0.665, 0.31), (0.086, 0.239), (0.569, 0.823), (0.268, 0.635)
+# on the cat, as parts of its width and height
+NOSE, LEFT_EAR, RIGHT_EAR, MOUTH, EYE = (0.585, 0.793), (0.812, 0.14), (0.151, 0.027), (0.568, 0.9), (0.377, 0.387)
 DESKTOP = {"width": 1280, "height": 900}
 PHONE = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True, "device_scale_factor": 2}
 
@@ -121,9 +122,9 @@ def add_targets(page, count):
     for number in range(count):
         encoded = BytesIO()
         margin = 20 * number
-        image = Image.open(SAMPLE / ("source.png" if number % 2 else "target.png"))
-        image.crop((margin, 2 * margin, 480 - margin, 480)).save(encoded, "PNG")
-        files.append({"name": f"dog-{number}.png", "mimeType": "image/png", "buffer": encoded.getvalue()})
+        image = Image.open(PHOTOS / ("cat.jpg" if number % 2 else "raccoon.jpg"))
+        image.crop((margin, 2 * margin, image.width - margin, image.height)).save(encoded, "PNG")
+        files.append({"name": f"crop-{number}.png", "mimeType": "image/png", "buffer": encoded.getvalue()})
     page.locator("#targets input[multiple]").set_input_files(files)
 
 
@@ -138,13 +139,13 @@ def test_the_empty_page_says_what_to_do(visit):
 
 def test_a_click_on_the_source_shows_the_match_its_confidence_and_the_heat_map(example):
     page = example()
-    mark(page, EAR)
+    mark(page, LEFT_EAR)
     began = time.monotonic()
     mark(page, NOSE)
     print(f"a click was answered in {time.monotonic() - began:.3f} s")
     x, y = position(page, 2)
-    assert abs(x - 0.914) < 0.1
-    assert abs(y - 0.337) < 0.1
+    assert abs(x - 0.606) < 0.1
+    assert abs(y - 0.59) < 0.1
     expect(page.locator("#target .marker.chosen .tag")).to_have_text(re.compile(r"\d+%"))
     expect(page.locator("#target canvas")).to_be_visible()
     assert page.locator("#target canvas").evaluate("canvas => canvas.width") > 4
@@ -155,10 +156,10 @@ def test_a_click_on_the_source_shows_the_match_its_confidence_and_the_heat_map(e
 
 def test_the_match_moves_with_the_point_on_the_source(example):
     page = example()
-    mark(page, NOSE)
+    mark(page, LEFT_EAR)
     before = position(page)
     frame = source_of(page).bounding_box()
-    drag(page, page.locator("#source .marker"), (-0.8 * frame["width"], -0.1 * frame["height"]))
+    drag(page, page.locator("#source .marker"), (-0.66 * frame["width"], -0.11 * frame["height"]))
     until(lambda: found(page).count() == 1 and position(page)[0] < before[0] - 0.2)
 
 
@@ -179,7 +180,7 @@ def test_a_match_dragged_elsewhere_is_corrected_and_undone(example):
 
 def test_points_are_deleted_and_brought_back(example):
     page = example()
-    mark(page, NOSE, EAR, TAIL)
+    mark(page, NOSE, LEFT_EAR, RIGHT_EAR)
     page.get_by_role("button", name="Delete point 2").click()
     expect(found(page)).to_have_count(2)
     page.get_by_role("button", name="Undo").click()
@@ -192,7 +193,7 @@ def test_points_are_deleted_and_brought_back(example):
 
 def test_points_are_propagated_to_every_target(example):
     page = example()
-    mark(page, NOSE, TAIL, EAR)
+    mark(page, NOSE, RIGHT_EAR, LEFT_EAR)
     add_targets(page, 3)
     expect(page.locator(".strip li")).to_have_count(4)
     expect(page.locator(".chip").nth(3)).to_have_text("0 of 3")
@@ -200,17 +201,17 @@ def test_points_are_propagated_to_every_target(example):
     expect(page.locator(".chip").nth(3)).to_have_text(re.compile(r"\d+%"))
     expect(page.locator("#status")).to_contain_text("3 points in 4 of 4 targets")
     page.locator(".thumb").nth(3).click()
-    expect(page.locator("#target .file-name")).to_contain_text("dog-2.png")
+    expect(page.locator("#target .file-name")).to_contain_text("crop-2.png")
     expect(found(page)).to_have_count(3)
     shoot(page, "propagate", whole=True)
-    page.get_by_role("button", name="Remove dog-2.png").click()
+    page.get_by_role("button", name="Remove crop-2.png").click()
     expect(page.locator(".strip li")).to_have_count(3)
-    expect(page.locator("#target .file-name")).to_contain_text("target.png")
+    expect(page.locator("#target .file-name")).to_contain_text("raccoon.jpg")
 
 
 def test_points_and_the_picture_are_downloaded(example):
     page = example()
-    mark(page, NOSE, TAIL)
+    mark(page, NOSE, RIGHT_EAR)
     page.get_by_label("Name of point 1").fill("nose")
     page.get_by_label("Name of point 1").press("Enter")
     found_nose = position(page)
@@ -227,16 +228,16 @@ def test_points_and_the_picture_are_downloaded(example):
     coco = json.loads(content)
     assert name == "points.coco.json"
     assert coco["categories"][0]["keypoints"] == ["nose", "2"]
-    assert [image["file_name"] for image in coco["images"]] == ["source.png", "target.png"]
+    assert [image["file_name"] for image in coco["images"]] == ["cat.jpg", "raccoon.jpg"]
     assert coco["annotations"][0]["num_keypoints"] == 2
     name, content = download("CSV")
     rows = list(csv.DictReader(content.decode().splitlines()))
     assert (name, len(rows)) == ("points.csv", 4)
-    assert float(rows[2]["x"]) == pytest.approx(480 * found_nose[0], abs=2)
+    assert float(rows[2]["x"]) == pytest.approx(800 * found_nose[0], abs=2)
     assert (rows[3]["confidence"], rows[3]["visibility"]) == ("1.0", "2")  # set by hand
     name, content = download("JSON")
     assert name == "points.json"
-    assert set(json.loads(content)["images"]) == {"source.png", "target.png"}
+    assert set(json.loads(content)["images"]) == {"cat.jpg", "raccoon.jpg"}
     name, content = download("Picture of the matches")
     assert name == "matches.png"
     assert Image.open(BytesIO(content)).width > 900
@@ -297,7 +298,7 @@ def test_everything_is_done_by_keyboard(visit):
 
 def test_a_phone_has_everything_in_its_width_and_answers_to_touch(example):
     page = example(**PHONE)
-    for point in (NOSE, TAIL, PAW):
+    for point in (NOSE, RIGHT_EAR, EYE):
         count = found(page).count()
         source_of(page).tap(position=place(source_of(page), *point))
         expect(found(page)).to_have_count(count + 1)
@@ -312,7 +313,7 @@ def test_a_phone_has_everything_in_its_width_and_answers_to_touch(example):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_follows_light_and_dark(example, scheme):
     page = example(color_scheme=scheme)
-    mark(page, NOSE, EAR, TAIL, PAW, HOCK)
+    mark(page, NOSE, LEFT_EAR, RIGHT_EAR, MOUTH, EYE)
     ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
     brightness = sum(map(int, re.findall(r"\d+", ground))) / 3
     assert (brightness > 200) == (scheme == "light")
@@ -344,10 +345,10 @@ def test_two_of_ones_own_pictures_are_answered_soon(visit):
     page = visit()
     expect(page.locator("#model")).to_be_enabled()
     files = []
-    for name in ("target", "source"):
+    for name in ("raccoon.jpg", "cat.jpg"):
         encoded = BytesIO()
-        Image.open(SAMPLE / f"{name}.png").resize((1600, 1200)).save(encoded, "JPEG")
-        files.append({"name": f"{name}.jpg", "mimeType": "image/jpeg", "buffer": encoded.getvalue()})
+        Image.open(PHOTOS / name).resize((1600, 1200)).save(encoded, "JPEG")
+        files.append({"name": name, "mimeType": "image/jpeg", "buffer": encoded.getvalue()})
     began = time.monotonic()
     page.locator("#target input[multiple]").set_input_files(files[:1])
     page.locator("#source .empty input").set_input_files(files[1])
@@ -358,7 +359,7 @@ def test_two_of_ones_own_pictures_are_answered_soon(visit):
 
 def test_another_model_is_asked_anew(example):
     page = example()
-    mark(page, NOSE, EAR)
+    mark(page, NOSE, LEFT_EAR)
     with page.expect_response("**/pairs/match") as answer:
         page.locator("#model").select_option("nearest")
     assert answer.value.json()["model"] == "nearest"
@@ -371,7 +372,7 @@ def test_a_busy_server_is_waited_for(example, app):
     work = app.state.service.work
     limit, work.max_requests = work.max_requests, 0
     try:
-        source_of(page).click(position=place(source_of(page), *TAIL))
+        source_of(page).click(position=place(source_of(page), *RIGHT_EAR))
         expect(page.locator("#status")).to_contain_text("busy")
         shoot(page, "busy")
     finally:
