@@ -1,4 +1,4 @@
-"""Reading pictures safely and turning them into what a model takes."""
+"""Reading images safely and turning them into what a model takes."""
 
 import os
 import struct
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float64, UInt8
+from jaxtyping import Float64, UInt8
 from PIL import Image, UnidentifiedImageError
 from PIL.TiffImagePlugin import TiffImageFile
 from torch import Tensor
@@ -19,9 +19,10 @@ from torch import Tensor
 from mambamatcher.errors import InputError
 
 MAX_PIXELS = 100_000_000  # 10,000 x 10,000; more is refused before anything is decoded
-MAX_SIDE = 1_000_000  # Pillow keeps 8 bytes for each row besides its pixels: a very tall picture is mostly those
+MAX_SIDE = 1_000_000  # Pillow allocates 8 bytes per row beside the pixels, most of the memory of a very tall image
 
-_ORIENTATION = 0x0112  # the entry of EXIF that says how the picture is stored
+_ORIENTATION = 0x0112  # the EXIF tag that says how the image is stored
+# Not ImageOps.exif_transpose: it writes the other EXIF tags back, which raises where one of them is damaged.
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -32,9 +33,9 @@ _TURNS = {
     8: Image.Transpose.ROTATE_90,
 }
 _PIECE = 1 << 20  # pixels
-_STARTS_PROGRAMS = ("EPS",)  # Ghostscript would run what the file says
+_STARTS_PROGRAMS = ("EPS",)  # Pillow would start Ghostscript, which runs the file as a program
 
-# what Pillow raises on broken files; it has no error of its own for them
+# what Pillow raises on damaged files; it has no error class for them
 DECODING = (
     OSError,
     ValueError,
@@ -55,10 +56,15 @@ ImageLike = str | PathLike[str] | bytes | Image.Image | np.ndarray | Tensor
 
 
 def load_image(image: ImageLike) -> Image.Image:
-    """Return an upright RGB picture; EXIF rotation is applied, so points refer to what a viewer shows.
+    """Return an upright RGB image. EXIF rotation is applied, so points refer to what a viewer shows.
 
-    A string is a path, `bytes` are a file's content. Arrays are (height, width) or (height, width, channel), tensors
-    (channel, height, width), with 1, 3 or 4 channels: bytes, or floats from 0 to 1.
+    Args:
+        image: A path, `bytes` with a file's content, an image, an array (height, width) or (height, width, channel),
+            or a tensor (channel, height, width). Arrays and tensors have 1, 3 or 4 channels of bytes, or of floats
+            from 0 to 1.
+
+    Raises:
+        InputError: The image is missing, damaged, empty, too large, or of a kind that is not read.
     """
     if isinstance(image, Tensor):
         image = image.detach().cpu()
@@ -68,7 +74,7 @@ def load_image(image: ImageLike) -> Image.Image:
     if isinstance(image, Image.Image):
         _check_size(image, "the image")
         return _upright_rgb(image, "the image")
-    name, content = ("the picture", BytesIO(image)) if isinstance(image, bytes) else (str(image), Path(image))
+    name, content = ("the image", BytesIO(image)) if isinstance(image, bytes) else (str(image), Path(image))
     if isinstance(content, Path):
         require_file(content)
     with _opened(content, name) as opened:
@@ -77,24 +83,24 @@ def load_image(image: ImageLike) -> Image.Image:
 
 
 def read_size(path: Path) -> tuple[int, int]:
-    """Return the `(width, height)` of the upright picture in a file, from its header alone."""
+    """Return the `(width, height)` of the upright image in a file, from its header alone."""
     require_file(path)
     with _opened(path, str(path)) as opened:
-        sideways = opened.format != "TIFF" and _orientation(opened) >= 5  # Pillow itself turns TIFF
+        sideways = opened.format != "TIFF" and _orientation(opened) >= 5  # Pillow rotates TIFF itself
         return (opened.height, opened.width) if sideways else opened.size
 
 
 def _opened(content: Path | BytesIO, name: str) -> Image.Image:
-    """Read a picture's header."""
+    """Read an image's header."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of many pixels, where our own limit is stricter, or of damage
+            warnings.simplefilter("ignore")  # about size, where our own limit is stricter, or about damage
             opened = Image.open(content)
     except UnidentifiedImageError as error:
         size = content.stat().st_size if isinstance(content, Path) else len(content.getbuffer())
-        raise InputError(f"{name} is {'not a picture in a format that can be read' if size else 'empty'}") from error
+        raise InputError(f"{name} is {'not an image in a format that can be read' if size else 'empty'}") from error
     except DECODING as error:
-        raise InputError(f"cannot read the picture {name}: {error}") from error
+        raise InputError(f"cannot read the image {name}: {error}") from error
     if opened.format in _STARTS_PROGRAMS:
         opened.close()
         raise InputError(f"{name} is {opened.format}, which is not read because that would start a program")
@@ -121,8 +127,8 @@ def _from_array(array: np.ndarray) -> Image.Image:
 
 
 def require_file(path: Path) -> None:
-    """Refuse a picture that is not there."""
-    if not os.path.isfile(path):  # unlike Path.is_file, also for names that no file can have
+    """Refuse an image file that does not exist."""
+    if not os.path.isfile(path):  # unlike Path.is_file, it accepts names that no file can have
         raise InputError(f"there is no image file at {path}")
 
 
@@ -139,10 +145,10 @@ def _check_size(image: Image.Image, name: str) -> None:
 
 
 def _orientation(image: Image.Image) -> int:
-    """Return which of `_TURNS` makes a picture upright, or 1; EXIF that is damaged says nothing, as in viewers."""
+    """Return which of `_TURNS` makes an image upright, or 1. Damaged EXIF is ignored, as viewers do."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of damage, without the picture's name
+            warnings.simplefilter("ignore")  # about damage, without the image's name
             orientation = image.getexif().get(_ORIENTATION)
         return int(orientation) if orientation in _TURNS else 1
     except DECODING:
@@ -150,14 +156,14 @@ def _orientation(image: Image.Image) -> int:
 
 
 def turn_upright(image: Image.Image) -> Image.Image:
-    """Return a picture as a viewer shows it, with its own colours."""
+    """Return an image as a viewer shows it, in its own colour mode."""
     _load(image)
     orientation = _orientation(image)
     return image.transpose(_TURNS[orientation]) if orientation in _TURNS else image
 
 
 def _load(image: Image.Image) -> None:
-    """Decode; Pillow shears a TIFF stored sideways where it maps the file of that name into memory."""
+    """Decode. Pillow memory-maps a TIFF by its file name and shears it if it is stored sideways; hide the name."""
     if not isinstance(image, TiffImageFile):
         image.load()
         return
@@ -171,13 +177,13 @@ def _load(image: Image.Image) -> None:
 def _upright_rgb(image: Image.Image, name: str) -> Image.Image:
     try:
         upright = turn_upright(image)
-        if upright.mode.startswith(("I", "F")):  # 16-bit and float greys: Pillow would clip them at 255
+        if upright.mode.startswith(("I", "F")):  # 16-bit and float greyscale: Pillow would clip at 255
             upright = _stretched(upright)
         if not upright.has_transparency_data:
             rgb = upright.convert("RGB")
-            rgb.info.clear()  # its EXIF would turn it again where it is loaded again
+            rgb.info.clear()  # its EXIF would rotate it again when it is loaded again
             return rgb
-        if upright.mode != "RGBA":  # else it would be copied, which for the largest takes 400 MB
+        if upright.mode != "RGBA":  # avoids a copy, 400 MB for the largest images
             upright = upright.convert("RGBA")
         white = Image.new("RGB", upright.size, "white")
         white.paste(upright, mask=upright)
@@ -187,7 +193,7 @@ def _upright_rgb(image: Image.Image, name: str) -> Image.Image:
 
 
 def _stretched(image: Image.Image) -> Image.Image:
-    """Bring greys of more than 8 bits to 8: 16-bit by their full range, others by what they hold."""
+    """Convert greyscale of more than 8 bits to 8: 16-bit by its full range, others by the range of their values."""
     low, high = 0.0, 65535.0
     if not image.mode.startswith("I;16"):
         ends = [(values.min(), values.max()) for _, values in _pieces(image)]
@@ -200,7 +206,7 @@ def _stretched(image: Image.Image) -> Image.Image:
 
 
 def _pieces(image: Image.Image) -> Iterator[tuple[tuple[int, int], Float64[np.ndarray, "height width"]]]:
-    """Yield a picture's values by the piece, each with its upper left corner: all at once would fill gigabytes."""
+    """Yield an image's values tile by tile, each with its upper left corner: all at once would take gigabytes."""
     width = min(image.width, _PIECE)
     height = _PIECE // width
     for top in range(0, image.height, height):
@@ -209,16 +215,11 @@ def _pieces(image: Image.Image) -> Iterator[tuple[tuple[int, int], Float64[np.nd
             yield (left, top), np.nan_to_num(np.asarray(image.crop(box), dtype=np.float64))
 
 
-def to_tensor(image: Image.Image, side: int) -> Float[Tensor, "3 side side"]:
-    """Resize to a square, without keeping the aspect ratio, with values in [0, 1]."""
-    return to_bytes(resize_square(image, side)).float() / 255.0
-
-
 def resize_square(image: Image.Image, side: int) -> Image.Image:
-    """Resize to `side` by `side`; every way into a model resamples like this."""
+    """Resize to `side` by `side`, without keeping the aspect ratio; every path into a model resamples like this."""
     return image.resize((side, side), Image.Resampling.BILINEAR, reducing_gap=3.0)
 
 
 def to_bytes(image: Image.Image) -> UInt8[Tensor, "3 height width"]:
-    """Return the pixels of an RGB picture."""
+    """Return the pixels of an RGB image."""
     return torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()

@@ -12,9 +12,10 @@ from mambamatcher.datasets.decoding import ImageCache, read_image, to_square
 from mambamatcher.datasets.transforms import Augmentation
 from mambamatcher.evaluation.metric import PCK
 from mambamatcher.evaluation.pck import Targets
-from mambamatcher.io.images import load_image, to_tensor
+from mambamatcher.io.images import load_image
 from mambamatcher.model.geometry import unit_to_pixels
 from tests.datasets import releases
+from tests.helpers import to_tensor
 
 
 @pytest.fixture

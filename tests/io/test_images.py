@@ -1,13 +1,15 @@
 import io
+import struct
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
 
 from mambamatcher.errors import InputError
 from mambamatcher.io import images
-from mambamatcher.io.images import load_image, read_size, to_tensor
+from mambamatcher.io.images import load_image, read_size
+from tests.helpers import to_tensor
 
 
 def picture(width: int = 6, height: int = 4) -> Image.Image:
@@ -177,3 +179,14 @@ def test_tensors_are_square_and_between_zero_and_one():
     assert tensor.dtype == torch.float32
     assert 0 <= tensor.min() <= tensor.max() <= 1
     assert torch.allclose(to_tensor(Image.new("RGB", (5, 9), (255, 0, 51)), 14)[:, 0, 0], torch.tensor([1, 0, 0.2]))
+
+
+def test_a_damaged_exif_tag_does_not_keep_a_photo_from_being_rotated():
+    orientation = struct.pack("<HHIHH", 0x0112, 3, 1, 6, 0)
+    damaged = struct.pack("<HHI4s", 0xA005, 2, 4, b"abc\0")  # text where an offset belongs
+    exif = b"Exif\0\0II*\0" + struct.pack("<IH", 8, 2) + orientation + damaged + bytes(4)
+    file = io.BytesIO()
+    picture(6, 4).save(file, "JPEG", exif=exif)
+    with pytest.raises(struct.error):  # why Pillow's own function is not used
+        ImageOps.exif_transpose(Image.open(file))
+    assert load_image(file.getvalue()).size == (4, 6)

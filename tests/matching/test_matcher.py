@@ -12,12 +12,12 @@ from PIL import Image
 from mambamatcher import MambaMatcher, Matcher, presets
 from mambamatcher.errors import ConfigError, InputError, MambaMatcherError, WeightsError
 from mambamatcher.io.drawing import confidence_colour
-from mambamatcher.io.images import to_tensor
 from mambamatcher.matching.confidence import Calibration, save_calibration
 from mambamatcher.matching.matcher import UntrainedWarning
 from mambamatcher.model.checkpoint import load_pretrained, save_pretrained
 from mambamatcher.model.config import override
 from mambamatcher.model.geometry import pixels_to_unit, unit_to_pixels
+from tests.helpers import to_tensor
 
 
 @pytest.fixture(scope="module")
