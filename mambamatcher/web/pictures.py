@@ -49,7 +49,7 @@ def decode(data: bytes, name: str, max_pixels: int) -> Image.Image:
     try:
         opened = Image.open(BytesIO(data), formats=FORMATS)
     except UnidentifiedImageError as error:
-        what = "not a picture that can be read; use JPEG, PNG, WebP, GIF, BMP or TIFF" if data else "empty"
+        what = "not an image that can be read; use JPEG, PNG, WebP, GIF, BMP or TIFF" if data else "empty"
         raise InputError(f"{name} is {what}") from error
     except DECODING as error:
         raise InputError(f"cannot read {name}: {error}") from error

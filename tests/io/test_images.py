@@ -126,7 +126,7 @@ def test_transparent_parts_are_white():
     ("content", "says"),
     [
         (b"", "is empty"),
-        (b"this is no picture", "not a picture"),
+        (b"this is no picture", "not an image"),
         (None, "no image file"),
     ],
 )

@@ -100,7 +100,7 @@ def test_a_folder_is_done_in_every_format_and_what_cannot_be_read_is_reported(ma
     assert (summary.targets, summary.unreadable) == (4, 1)
     lines = [json.loads(line) for line in (work / "out" / "points.jsonl").read_text().splitlines()][1:]
     assert [line["image"] for line in lines] == NAMES == list_targets(work / "targets")
-    assert "not a picture" in lines[2]["error"]
+    assert "not an image" in lines[2]["error"]
     coco = read_annotations(work / "out" / "points.coco.json")
     assert set(coco) == set(NAMES) - {"broken.jpg"}
     with (work / "out" / "points.csv").open() as file:

@@ -248,7 +248,7 @@ def test_what_is_not_a_picture_is_explained_and_nothing_is_lost(example):
     mark(page, NOSE)
     notes = {"name": "notes.png", "mimeType": "image/png", "buffer": b"not a picture"}
     page.locator("#targets input[multiple]").set_input_files([notes])
-    expect(page.get_by_role("alert").filter(has_text="notes.png is not a picture")).to_be_visible()
+    expect(page.get_by_role("alert").filter(has_text="notes.png is not an image")).to_be_visible()
     expect(found(page)).to_have_count(1)
     shoot(page, "problem")
     page.get_by_role("button", name="Dismiss").click()
