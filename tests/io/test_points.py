@@ -83,7 +83,7 @@ def test_a_picture_is_found_by_its_file_name_in_whatever_folder(tmp_path):
     assert read_points(tmp_path / "p.json", tmp_path / "elsewhere" / "cat.jpg").names == CAT.names
     with pytest.raises(InputError, match=r"no points for cow\.jpg; it has them for: dog\.jpg, train/cat\.jpg"):
         read_points(tmp_path / "p.json", "cow.jpg")
-    with pytest.raises(InputError, match="2 pictures"):
+    with pytest.raises(InputError, match="2 images"):
         read_points(tmp_path / "p.json")
 
 
