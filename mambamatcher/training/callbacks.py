@@ -1,4 +1,4 @@
-"""What happens around the steps: saving, telling and showing."""
+"""Callbacks of training: epochs, checkpoints, progress and images for TensorBoard."""
 
 import os
 import shutil
@@ -25,20 +25,20 @@ from mambamatcher.training.module import VALIDATION_PCK, TrainingError, Training
 LAST, BEST = "last.ckpt", "best.ckpt"
 
 
-class Rounds(Callback):
-    """Tell sampler and augmentation which round begins, so that each is drawn anew and can be drawn again."""
+class Epochs(Callback):
+    """Tell sampler and augmentation which epoch starts, so that each epoch differs and can be repeated."""
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: Any) -> None:
-        """Go to the round."""
+        """Set the epoch."""
         loader: Any = trainer.train_dataloader
         loader.batch_sampler.set_epoch(trainer.current_epoch)
         loader.dataset.set_epoch(trainer.current_epoch)
 
 
-class Saving(Callback):
-    """After each round, replace `last.ckpt` in one step, and `best.ckpt` where validation was better than ever.
+class Checkpoints(Callback):
+    """After each epoch, replace `last.ckpt` atomically, and `best.ckpt` where validation improved.
 
-    A kill at any moment leaves the files of one whole round or of the next.
+    A kill at any moment leaves the complete files of one epoch or of the next.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -46,7 +46,7 @@ class Saving(Callback):
         self.best = float("-inf")
 
     def state_dict(self) -> dict[str, Any]:
-        """Keep the best score."""
+        """Return the best score so far."""
         return {"best": self.best}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -54,7 +54,7 @@ class Saving(Callback):
         self.best = state_dict["best"]
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
-        """Save the round that has just been validated."""
+        """Save the epoch that has just been validated."""
         score = float(trainer.callback_metrics[VALIDATION_PCK])
         improved, self.best = score > self.best, max(score, self.best)
         temporary = self.folder / f"{LAST}.part"
@@ -65,8 +65,8 @@ class Saving(Callback):
         except (OSError, RuntimeError) as error:
             temporary.unlink(missing_ok=True)
             raise TrainingError(
-                f"cannot save step {trainer.global_step} to {self.folder}: {str(error).splitlines()[0]}; what was "
-                f"saved before is whole, so make room and run the same command with --resume"
+                f"cannot save step {trainer.global_step} to {self.folder}: {str(error).splitlines()[0]}; the "
+                f"previous checkpoint is intact, so free some space and run the same command with --resume"
             ) from error
 
     def _put_in_place(self, temporary: Path, improved: bool) -> None:
@@ -80,22 +80,22 @@ class Saving(Callback):
 
 
 class PlainProgress(Callback):
-    """One line a round, where no terminal could show a bar."""
+    """One line per epoch, for output that is not a terminal."""
 
     def __init__(self, steps: int) -> None:
         self.steps = steps
-        self.begun = 0.0
+        self.started = 0.0
         self.first = 0
 
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
-        """Remember where this session began."""
-        self.begun, self.first = time.monotonic(), trainer.global_step
+        """Remember where this session started."""
+        self.started, self.first = time.monotonic(), trainer.global_step
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
-        """Print loss, validation and time left."""
+        """Print loss, validation PCK and remaining time."""
         if not trainer.is_global_zero:
             return
-        pace = (time.monotonic() - self.begun) / max(1, trainer.global_step - self.first)
+        pace = (time.monotonic() - self.started) / max(1, trainer.global_step - self.first)
         left = int(pace * (self.steps - trainer.global_step))
         metrics = trainer.callback_metrics
         sys.stderr.write(
@@ -107,17 +107,17 @@ class PlainProgress(Callback):
 
 
 def on_terminal() -> bool:
-    """Tell whether somebody watches who would like a progress bar."""
+    """Return whether a progress bar would be seen."""
     return sys.stdout.isatty()
 
 
 def progress(steps: int) -> list[Callback]:
-    """Return a bar on a terminal and plain lines elsewhere."""
+    """Return a progress bar on a terminal and plain lines elsewhere."""
     return [RichProgressBar() if on_terminal() else PlainProgress(steps)]
 
 
-class Pictures(Callback):
-    """Each validation, draw a few pairs' matches and a refined heat map into TensorBoard."""
+class TensorBoardImages(Callback):
+    """At each validation, log the matches of a few pairs and a heat map to TensorBoard."""
 
     def __init__(self, dataset: PairDataset, count: int = 3) -> None:
         self.dataset = dataset

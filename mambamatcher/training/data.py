@@ -1,4 +1,4 @@
-"""The pairs of a run as Lightning asks for them, shared out over its processes."""
+"""The data of a run as Lightning loads it, divided among its processes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from mambamatcher.datasets.dataset import GroupDataset, PairDataset, collate, co
 from mambamatcher.datasets.records import Pair
 from mambamatcher.errors import ConfigError
 from mambamatcher.training.recipe import Recipe
-from mambamatcher.training.sampler import RoundSampler
+from mambamatcher.training.sampler import EpochSampler
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingPairs:
-    """Pairs to learn from and pairs to validate on, and what the validation threshold is measured against."""
+    """Training and validation pairs, and the reference size of the validation threshold."""
 
     train: Sequence[Pair]
     validation: Sequence[Pair]
@@ -24,7 +24,7 @@ class TrainingPairs:
 
 
 class TrainingData(LightningDataModule):
-    """Loaders for one process; which pairs it gets follows from the seed, the round and its rank."""
+    """Loaders of one process; its pairs follow from the seed, the epoch and its rank."""
 
     def __init__(self, recipe: Recipe, pairs: TrainingPairs) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class TrainingData(LightningDataModule):
         self.training: PairDataset | GroupDataset
         if recipe.group_images > 2:
             if not isinstance(pairs.train, list):
-                raise ConfigError("rendered pairs share no pictures, so they cannot be grouped; set group_images=2")
+                raise ConfigError("rendered pairs share no images, so they cannot be grouped; set group_images=2")
             images = recipe.group_images
             self.training = GroupDataset(pairs.train, sides, augmentation, images=images, seed=recipe.seed)
         else:
@@ -42,9 +42,9 @@ class TrainingData(LightningDataModule):
         self.validation = PairDataset(pairs.validation, recipe.model.side)
 
     def train_dataloader(self) -> DataLoader:
-        """Load this process's share of each round."""
+        """Load this process's share of each epoch."""
         trainer = self._trainer()
-        sampler = RoundSampler(
+        sampler = EpochSampler(
             len(self.training),
             self.recipe.batch_size,
             self.recipe.round_steps * trainer.accumulate_grad_batches,
@@ -55,13 +55,13 @@ class TrainingData(LightningDataModule):
         return self._loader(self.training, batch_sampler=sampler)
 
     def val_dataloader(self) -> DataLoader:
-        """Load this process's share of the validation pairs; no pair is repeated to make the shares equal."""
+        """Load this process's share of the validation pairs; none is repeated to make the shares equal."""
         trainer = self._trainer()
         mine = range(trainer.global_rank, len(self.validation), trainer.world_size)
         return self._loader(self.validation, sampler=mine, batch_size=self.recipe.batch_size)
 
     def _trainer(self) -> Any:
-        assert self.trainer is not None  # Lightning attaches it before it asks for loaders
+        assert self.trainer is not None  # Lightning attaches it before it requests loaders
         return self.trainer
 
     def _loader(self, dataset: PairDataset | GroupDataset, **kwargs: Any) -> DataLoader:

@@ -24,7 +24,7 @@ VALIDATION_PCK = "validation_pck"
 
 
 class TrainingError(MambaMatcherError):
-    """A run that cannot go on; what it saved so far stays usable."""
+    """A run that cannot continue; what it saved so far stays usable."""
 
 
 class TrainingModule(LightningModule):
@@ -59,8 +59,8 @@ class TrainingModule(LightningModule):
         loss = torch.stack(losses).sum()
         if not bool(loss.isfinite()):
             raise TrainingError(
-                f"the loss became {loss.item()} at step {self.global_step}; the last saved state is from before it. "
-                f"Lower learning_rate, set clip_norm, or start again with another seed"
+                f"the loss became {loss.item()} at step {self.global_step}; the last checkpoint is from before it. "
+                f"Lower learning_rate, set clip_norm, or use another seed"
             )
         self.log("loss", loss, prog_bar=True, batch_size=len(batch.index))
         return loss
@@ -110,11 +110,11 @@ class TrainingModule(LightningModule):
         optimiser = torch.optim.AdamW(groups, weight_decay=recipe.weight_decay)
         if recipe.schedule == "constant" and recipe.warmup_steps == 0:
             return optimiser
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: self._share_of_rate(step))
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: self._rate_factor(step))
         return {"optimizer": optimiser, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
-    def _share_of_rate(self, step: int) -> float:
-        """Return the share of the learning rate at a step: a linear rise, then constant or half a cosine."""
+    def _rate_factor(self, step: int) -> float:
+        """Return the factor of the learning rate at a step: linear warm-up, then constant or half a cosine."""
         recipe = self.recipe
         if step < recipe.warmup_steps:
             return (step + 1) / recipe.warmup_steps

@@ -1,4 +1,4 @@
-"""Everything a training run depends on, beside its data."""
+"""Everything a training run depends on except its data."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -10,20 +10,20 @@ from mambamatcher.model.mambamatcher import ModelConfig
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recipe:
-    """The paper's recipe by default: Adam at a constant 1e-3, frozen backbone, 80 pairs a step, augmentation.
+    """The paper's recipe by default: Adam at a constant 1e-3, frozen backbone, 80 pairs per step, augmentation.
 
     A step is one update of the weights, from `effective_batch` pairs over all processes; `batch_size` of them are
-    computed at a time. After every `round_steps` steps the model is validated and the run saved.
+    computed at a time. An epoch is `round_steps` steps; after each the model is validated and a checkpoint saved.
 
-    With `group_images` above 2, other pictures of its category join each pair up to that number, and all ordered
-    pairs among them are learnt from: many more pairs for the same passes through the backbone.
+    With `group_images` above 2, other images of its category join each pair up to that number, and the loss is taken
+    over all ordered pairs among them: many more pairs for the same passes through the backbone.
 
     `start` is a saved model's folder, or another run's checkpoint, to initialise from. Its configuration may differ in
     the correlation aggregation: what that model does not have keeps its own initialisation. To decay the learning rate
     at the end of a run with a constant one, start a short run with the cosine schedule from its checkpoint.
 
     `layer_decay` is the ratio of a backbone block's learning rate to that of the block after it. `sides` are the input
-    sides of training, a round each in turn; without any, it is the model's own, which validation always uses.
+    sides of training, an epoch each in turn; without any, it is the model's own, which validation always uses.
     """
 
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -72,12 +72,12 @@ class Recipe:
         if self.keypoint_weight <= 0 and self.cross_entropy_weight <= 0:
             raise ConfigError("both losses are weighted zero; set keypoint_weight or cross_entropy_weight")
         if self.cache_gigabytes > 0 and self.augment:
-            raise ConfigError("cached features are those of unchanged pictures; set augment=false or cache_gigabytes=0")
+            raise ConfigError("cached features are those of unaugmented images; set augment=false or cache_gigabytes=0")
         if self.cache_gigabytes > 0 and self.model.backbone.trainable_blocks:
             raise ConfigError("a tuned backbone's features change with every step; set cache_gigabytes=0")
 
     def accumulation(self, processes: int) -> int:
-        """Return how many batches each process adds up for a step."""
+        """Return how many batches each process accumulates per step."""
         together = self.batch_size * processes
         if self.effective_batch % together:
             raise ConfigError(

@@ -1,4 +1,4 @@
-"""A training run: a folder that can always be continued, and at its end a model that can be loaded."""
+"""A training run: a folder that can be resumed at any time and ends with a model that can be loaded."""
 
 import errno
 import json
@@ -23,7 +23,15 @@ from mambamatcher.model.backbones.weights import reading
 from mambamatcher.model.checkpoint import save_pretrained
 from mambamatcher.model.config import to_dict
 from mambamatcher.model.mambamatcher import MambaMatcher
-from mambamatcher.training.callbacks import BEST, LAST, Pictures, Rounds, Saving, on_terminal, progress
+from mambamatcher.training.callbacks import (
+    BEST,
+    LAST,
+    Checkpoints,
+    Epochs,
+    TensorBoardImages,
+    on_terminal,
+    progress,
+)
 from mambamatcher.training.data import TrainingData, TrainingPairs
 from mambamatcher.training.module import TrainingError, TrainingModule
 from mambamatcher.training.recipe import Recipe
@@ -40,16 +48,32 @@ class Hardware:
     nodes: int = 1
     precision: str = "32-true"
     accelerator: str = "auto"
-    profile: bool = False  # write where the time goes to the run's folder
+    profile: bool = False  # write a profile to the run's folder
 
     @property
     def processes(self) -> int:
-        """How many processes train together."""
+        """The number of processes that train together."""
         return self.devices * self.nodes
 
 
 def train(recipe: Recipe, pairs: TrainingPairs, folder: Path, hardware: Hardware, resume: bool = False) -> Path:
-    """Train, or continue training, in `folder`; return the folder of the best model."""
+    """Train a model.
+
+    Args:
+        recipe: Model, schedule and augmentation.
+        pairs: Training and validation pairs.
+        folder: The run's folder: recipe, checkpoints, logs and, at the end, the model.
+        hardware: Devices and precision.
+        resume: Continue the run in `folder`, which must have the same recipe.
+
+    Returns:
+        The folder of the model with the best validation score.
+
+    Raises:
+        InputError: The folder holds a run already, or none to resume.
+        ConfigError: The recipe is impossible, or differs from that of the run to resume.
+        TrainingError: The loss is not finite, or a checkpoint cannot be written; the last one stays usable.
+    """
     accumulation = recipe.accumulation(hardware.processes)
     checkpoint = _prepare(folder, recipe, resume)
     _quieten()
@@ -71,11 +95,11 @@ def train(recipe: Recipe, pairs: TrainingPairs, folder: Path, hardware: Hardware
         precision=hardware.precision,  # type: ignore[arg-type]
         logger=[TensorBoardLogger(folder, name="tensorboard", version=""), CSVLogger(folder, name="csv")],
         callbacks=[
-            Rounds(),
-            Pictures(data.validation),  # before averaging, which then puts the weights back that it had exchanged
+            Epochs(),
+            TensorBoardImages(data.validation),  # before averaging, which swaps the weights back afterwards
             *averaging,
             *progress(recipe.steps),
-            Saving(folder),
+            Checkpoints(folder),
         ],
         max_epochs=recipe.steps // recipe.round_steps,
         accumulate_grad_batches=accumulation,
@@ -94,7 +118,7 @@ def train(recipe: Recipe, pairs: TrainingPairs, folder: Path, hardware: Hardware
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         raise TrainingError(
-            f"cannot write to {folder}: {error.strerror}; what was saved before is whole, so make room and run "
+            f"cannot write to {folder}: {error.strerror}; the previous checkpoint is intact, so free space and run "
             "the same command with --resume"
         ) from error
     if trainer.is_global_zero:
@@ -103,7 +127,7 @@ def train(recipe: Recipe, pairs: TrainingPairs, folder: Path, hardware: Hardware
 
 
 def _quieten() -> None:
-    """Keep Lightning's remarks about things that are meant to be so off the terminal."""
+    """Silence Lightning's warnings about things that are intended."""
     for name in ("lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.WARNING)
     for message in (
@@ -117,13 +141,13 @@ def _quieten() -> None:
 
 
 def _prepare(folder: Path, recipe: Recipe, resume: bool) -> Path | None:
-    """Make the run's folder, or find its last checkpoint and see that it is of the same recipe."""
+    """Create the run's folder, or find the last checkpoint of a run with the same recipe."""
     written = folder / RECIPE
-    if getattr(rank_zero_only, "rank", 0) != 0:  # the first process has looked, and may have begun to write
+    if getattr(rank_zero_only, "rank", 0) != 0:  # the first process has checked, and may be writing already
         return folder / LAST if resume and (folder / LAST).exists() else None
     if not resume:
         if written.exists():
-            raise InputError(f"{folder} holds a run already; continue it with --resume or choose another folder")
+            raise InputError(f"{folder} holds a run already; resume it with --resume or choose another folder")
         make_folder(folder)
         text = json.dumps(to_dict(recipe), indent=2) + "\n"
         write_atomically(written, lambda path: _write(path, text))
@@ -132,16 +156,16 @@ def _prepare(folder: Path, recipe: Recipe, resume: bool) -> Path | None:
 
 
 def find_run(folder: Path, recipe: Recipe) -> Path | None:
-    """Return the last checkpoint of a run, if it has any, and see that it can be continued by this recipe."""
+    """Return the last checkpoint of a run, if there is one, and check that this recipe can resume it."""
     written, last = folder / RECIPE, folder / LAST
     if not written.exists():
-        raise InputError(f"there is no run to continue in {folder}; start it without --resume")
+        raise InputError(f"there is no run to resume in {folder}; start it without --resume")
     before, now = flatten(_read(written)), flatten(to_dict(recipe))
     changed = [key for key in sorted(before.keys() | now.keys()) if before.get(key) != now.get(key)]
     if changed:
         key = changed[0]
         raise ConfigError(
-            f"{folder} was begun with another recipe: {key} was {before.get(key)!r} and is now {now.get(key)!r}"
+            f"{folder} was started with another recipe: {key} was {before.get(key)!r} and is now {now.get(key)!r}"
             + (f" ({len(changed)} keys differ)" if len(changed) > 1 else "")
         )
     if not last.exists():
@@ -149,7 +173,7 @@ def find_run(folder: Path, recipe: Recipe) -> Path | None:
     with reading(last):
         saved = torch.load(last, map_location="cpu", weights_only=True, mmap=True)
     if not isinstance(saved, dict) or not {"state_dict", "loops"} <= saved.keys():
-        raise InputError(f"{last} is not a checkpoint of training; remove it to begin again")
+        raise InputError(f"{last} is not a checkpoint of training; remove it to start again")
     return last
 
 
@@ -179,6 +203,6 @@ def export_best(folder: Path, model: MambaMatcher) -> None:
     """Write the weights of `best.ckpt` as a model folder."""
     path = folder / BEST
     if not path.exists():
-        raise TrainingError(f"there is nothing to export in {folder}: no round was finished")
+        raise TrainingError(f"there is nothing to export in {folder}: no epoch was finished")
     model.load_state_dict(checkpoint_weights(path))
     save_pretrained(model.eval(), folder / "model", overwrite=True)

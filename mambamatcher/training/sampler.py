@@ -1,4 +1,4 @@
-"""Which pairs a step sees: a function of the seed and the step alone, so that any step can be taken again."""
+"""Which pairs a step sees: a function of the seed and the step alone, so that any step can be repeated."""
 
 from collections.abc import Iterator
 
@@ -6,8 +6,8 @@ import numpy as np
 from torch.utils.data import Sampler
 
 
-class RoundSampler(Sampler[list[int]]):
-    """The batches of one process for one round of training.
+class EpochSampler(Sampler[list[int]]):
+    """The batches of one process for one epoch, which is a fixed number of steps.
 
     Pairs are drawn without repetition until all have been seen, then in another order. Within a step, processes take
     turns, so that together they see the same pairs whatever their number.
@@ -20,18 +20,18 @@ class RoundSampler(Sampler[list[int]]):
         self.seed = seed
         self.rank = rank
         self.processes = processes
-        self.round = 0
+        self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Go to a round; Lightning calls it an epoch."""
-        self.round = epoch
+        """Set the epoch."""
+        self.epoch = epoch
 
     def __len__(self) -> int:
         return self.batches
 
     def __iter__(self) -> Iterator[list[int]]:
         together = self.batch_size * self.processes
-        for batch in range(self.round * self.batches, (self.round + 1) * self.batches):
+        for batch in range(self.epoch * self.batches, (self.epoch + 1) * self.batches):
             first = batch * together
             yield [self._pair(first + self.rank + self.processes * i) for i in range(self.batch_size)]
 

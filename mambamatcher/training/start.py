@@ -15,11 +15,11 @@ from mambamatcher.model.backbones.weights import StateDict, load_exactly, readin
 from mambamatcher.model.checkpoint import load_pretrained
 from mambamatcher.model.mambamatcher import MambaMatcher
 
-PAIRS = 64  # whose pictures the principal components are of
+PAIRS = 64  # whose images the principal components are computed from
 
 
 def begin(model: MambaMatcher, start: str | None, pairs: Sequence[Pair]) -> None:
-    """Give a new model its first weights."""
+    """Initialise a new model."""
     if start is not None:
         begin_with(model, Path(start))
     elif model.backbone.projections:
@@ -54,7 +54,7 @@ def checkpoint_weights(path: Path) -> StateDict:
 
 
 def principal_projections(backbone: Backbone, images: Sequence[Float[Tensor, "3 side side"]]) -> None:
-    """Make each level's projection keep as much of these pictures' features as its width can."""
+    """Initialise each level's projection with the principal components of its features on these images."""
     levels: list[list[Tensor]] = [[] for _ in backbone.projections]
     with torch.no_grad():
         for image in images:

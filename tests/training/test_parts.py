@@ -20,13 +20,13 @@ from mambamatcher.model.mambamatcher import MambaMatcher
 from mambamatcher.model.transfer import soft_sampler
 from mambamatcher.training.module import TrainingModule
 from mambamatcher.training.recipe import Recipe
-from mambamatcher.training.sampler import RoundSampler
+from mambamatcher.training.sampler import EpochSampler
 from mambamatcher.training.start import begin_with, principal_projections
 
 
 def draws(pairs, batch_size, batches, processes, rounds, seed=0):
     samplers = [
-        RoundSampler(pairs, batch_size, batches, seed=seed, rank=rank, processes=processes) for rank in range(processes)
+        EpochSampler(pairs, batch_size, batches, seed=seed, rank=rank, processes=processes) for rank in range(processes)
     ]
     steps = []
     for number in range(rounds):

@@ -64,7 +64,7 @@ def test_a_folder_is_not_used_twice_and_another_recipe_does_not_continue_it(pair
         train(recipe(), pairs, tmp_path / "run", CPU)
     with pytest.raises(ConfigError, match=r"learning_rate was 0.001 and is now 0.002"):
         train(recipe("learning_rate=0.002"), pairs, tmp_path / "run", CPU, resume=True)
-    with pytest.raises(InputError, match="no run to continue"):
+    with pytest.raises(InputError, match="no run to resume"):
         train(recipe(), pairs, tmp_path / "other", CPU, resume=True)
     assert (tmp_path / "run" / LAST).read_bytes() == before
 
