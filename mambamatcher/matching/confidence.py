@@ -1,11 +1,11 @@
-"""How far a match can be trusted: what the refined map says about it, turned into a probability of being right.
+"""Confidence of a match: evidence from the refined map, turned into a probability of being right.
 
-Three things are read from the map a pair already has, so none costs another pass through the model:
+All evidence comes from the map that a pair already has, so it needs no further pass through the model:
 
-peak        how many standard deviations the match's score stands above the mean of all scores of its source point
-entropy     of the point's scores as one softmax over the whole target, from 0 (one place) to 1 (anywhere alike)
-agreement   1 where the match, carried back by the transposed map, returns to its source point, and 1/e for each 0.2 of
-            the unit frame (a tenth of the picture) that it misses it by
+peak        by how many standard deviations the match's score exceeds the mean of its source point's scores
+entropy     of the softmax of the point's scores over the whole target, from 0 (one position) to 1 (uniform)
+agreement   1 where the match, transferred back by the transposed map, returns to its source point; it falls by a
+            factor e for each 0.2 of the unit frame (a tenth of the image) that it misses it by
 """
 
 import json
@@ -33,11 +33,11 @@ Probability = Float[np.ndarray, " keypoint"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Calibration:
-    """A logistic model of evidence, and the probability below which a point counts as having no counterpart.
+    """A logistic model of the evidence, and the probability below which a point has no counterpart.
 
-    The defaults were fitted to nearest neighbours on EfficientNet-Lite2, on the VOC selection split, where a match
-    within a tenth of the object's box is right and keypoints the target does not show are always wrong. Another
-    model deserves its own: `mambamatcher calibrate`.
+    The defaults were fitted to nearest neighbours on EfficientNet-Lite2, on the VOC selection split. There, a match
+    within a tenth of the object's box is right, and keypoints that the target does not show are always wrong. Fit
+    another model's own with `mambamatcher calibrate`.
     """
 
     bias: float = -4.47
@@ -51,16 +51,18 @@ class Calibration:
             raise ConfigError(f"calibration.threshold must be a probability from 0 to 1, got {self.threshold}")
 
     def probability(self, evidence: Evidence) -> Probability:
-        """Return how likely each match is right."""
+        """Return the probability that each match is right."""
         return _logistic(evidence @ np.array([self.peak, self.entropy, self.agreement]) + self.bias)
 
 
 def _logistic(x: Float[np.ndarray, " keypoint"]) -> Probability:
-    return np.exp(-np.logaddexp(0.0, -x))  # SciPy's `expit` would delay the first match by a tenth of a second
+    return np.exp(
+        -np.logaddexp(0.0, -x)
+    )  # importing SciPy's `expit` would delay the first match by a tenth of a second
 
 
 def transposed(refined: Refined) -> Float[Tensor, "1 ht wt hs ws"]:
-    """Return the map read from the target to the source."""
+    """Return the map from target to source."""
     return refined.permute(0, 3, 4, 1, 2)
 
 
@@ -78,7 +80,7 @@ def gather_evidence(
     agreement: Float[Tensor, " keypoint"],
     temperature: float,
 ) -> Evidence:
-    """Put together what the map says of each match; `height` is the score at the match."""
+    """Compute the evidence of each match; `height` is the score at the match."""
     rows = scores.flatten(1)
     peak = (height - rows.mean(dim=1)) / rows.std(dim=1).clamp(min=1e-9)
     shares = (temperature * rows).log_softmax(dim=1)
@@ -91,10 +93,16 @@ def fit_calibration(
 ) -> Calibration:
     """Fit the logistic model to matches known to be right or wrong.
 
-    `present` says which points have a counterpart at all; the threshold is the one that tells them best from the
-    others, by balanced accuracy. Where all have one, it tells right matches from wrong ones.
+    Args:
+        evidence: Evidence of each match.
+        correct: Which matches are right.
+        present: Which points have a counterpart. The threshold separates these from the others with the best
+            balanced accuracy; where all have one, it separates right matches from wrong ones.
+
+    Raises:
+        InputError: All matches are right, or all are wrong.
     """
-    from scipy.optimize import minimize  # a third of a second that a match need not wait for
+    from scipy.optimize import minimize  # its import would delay every match by a third of a second
 
     for name, values in (("right", correct), ("wrong", ~correct)):
         if not values.any():
@@ -106,7 +114,7 @@ def fit_calibration(
 
     def loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
         margin = sign * (columns @ weights)
-        # the ridge is worth one match, and keeps separable examples finite
+        # the ridge weighs as much as one match and keeps the weights finite where the examples are separable
         value = np.logaddexp(0, -margin).sum() + 0.5 * weights[:-1] @ weights[:-1]
         gradient = -(sign * _logistic(-margin)) @ columns + np.append(weights[:-1], 0.0)
         return float(value), gradient
@@ -121,11 +129,11 @@ def fit_calibration(
 
 
 def separating_threshold(probability: Probability, positive: Bool[np.ndarray, " keypoint"]) -> float:
-    """Return the threshold with the best balanced accuracy: `positive` are to be at or above it."""
+    """Return the threshold with the best balanced accuracy; `positive` should be at or above it."""
     order = np.argsort(-probability, kind="stable")
     hits = np.cumsum(positive[order]) / max(positive.sum(), 1)
     alarms = np.cumsum(~positive[order]) / max((~positive).sum(), 1)
-    # equal probabilities fall on the same side
+    # equal probabilities are on the same side
     last_of_equals = np.append(np.diff(probability[order]) != 0, True)
     return float(probability[order][np.argmax(np.where(last_of_equals, hits - alarms, -np.inf))])
 
@@ -141,7 +149,7 @@ def save_calibration(calibration: Calibration, folder: Path, overwrite: bool = F
 
 
 def load_calibration(folder: Path) -> Calibration:
-    """Read a model's `calibration.json`; a model without one has the defaults."""
+    """Read a model's `calibration.json`, or return the defaults."""
     path = folder / CALIBRATION
     if not path.is_file():
         return Calibration()
@@ -150,13 +158,13 @@ def load_calibration(folder: Path) -> Calibration:
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"cannot read {path}: {error}") from error
     if isinstance(values, dict) and (missing := {each.name for each in fields(Calibration)} - values.keys()):
-        raise ConfigError(f"{path} has no key {min(missing)!r}; a calibration is written whole")
+        raise ConfigError(f"{path} has no key {min(missing)!r}; a calibration has all of them")
     return from_dict(Calibration, values)
 
 
 @dataclass(frozen=True)
 class Reliability:
-    """Matches in bins of equal width by probability; an empty bin has a count of 0 and no meaning."""
+    """Matches in bins of equal width by probability; the values of an empty bin (count 0) mean nothing."""
 
     predicted: Float[np.ndarray, " bin"]  # mean probability
     observed: Float[np.ndarray, " bin"]  # share of right matches
@@ -164,7 +172,7 @@ class Reliability:
 
     @property
     def expected_error(self) -> float:
-        """The expected calibration error: the mean gap between the two, weighted by the matches in each bin."""
+        """The expected calibration error: the mean gap between the two, weighted by the count of each bin."""
         return float((np.abs(self.predicted - self.observed) * self.count).sum() / self.count.sum())
 
 
@@ -180,7 +188,7 @@ def reliability(probability: Probability, correct: Bool[np.ndarray, " keypoint"]
 def risk_coverage(
     probability: Probability, correct: Bool[np.ndarray, " keypoint"]
 ) -> tuple[Float[np.ndarray, " keypoint"], Float[np.ndarray, " keypoint"]]:
-    """Return coverage and risk: of the most trusted share of matches, the share that is wrong."""
+    """Return coverage and risk: the fraction of matches kept, most confident first, and the error rate among them."""
     wrong = ~correct[np.argsort(-probability, kind="stable")]
     kept = np.arange(1, len(wrong) + 1)
     return kept / len(wrong), np.cumsum(wrong) / kept

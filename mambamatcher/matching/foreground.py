@@ -1,4 +1,4 @@
-"""What a picture is about, as far as its features tell: the places that do not look like its border."""
+"""Foreground of an image, estimated from its features: the positions that do not look like its border."""
 
 import numpy as np
 import torch
@@ -10,16 +10,16 @@ from torch import Tensor
 from mambamatcher.model.geometry import grid_centres
 
 LLOYD_STEPS = 5
-BORDER_NEIGHBOURS = 5  # border places compared with; one alone may be a chance likeness
+BORDER_NEIGHBOURS = 5  # border positions compared with; a single one may be similar by chance
 
 
 def find_foreground(features: Float[Tensor, "1 level channel h w"]) -> Bool[np.ndarray, "h w"]:
-    """Return the largest connected region that differs from the picture's border.
+    """Return the largest connected region that differs from the image's border.
 
-    The border rarely shows the object, and background looks like some other piece of background. Where the object does
-    reach the border, the rest of it may be missed, but never everything: at least one position is returned.
+    The border rarely shows the object, and background resembles other background. Where the object reaches the border,
+    parts of it may be missed; at least one position is always returned.
     """
-    from scipy import ndimage  # a tenth of a second that a match need not wait for
+    from scipy import ndimage  # its import would delay every match by a tenth of a second
 
     grid = (features.shape[3], features.shape[4])
     vectors = F.normalize(rearrange(features.float(), "1 level c h w -> level (h w) c"), dim=2)
@@ -27,17 +27,17 @@ def find_foreground(features: Float[Tensor, "1 level channel h w"]) -> Bool[np.n
     border[1:-1, 1:-1] = False
     similarity = torch.einsum("lpc,lbc->pb", vectors, vectors[:, border.flatten()]) / len(vectors)
     nearest = similarity.topk(min(BORDER_NEIGHBOURS + 1, similarity.shape[1]), dim=1).values
-    # a border place is most like itself; leaving out the best for all keeps them comparable
+    # a border position is most similar to itself, so the best one is left out for all positions
     difference = (1 - nearest[:, 1:].mean(dim=1)).reshape(grid).cpu().double().numpy()
     smooth = ndimage.gaussian_filter(difference, 0.7)
     region = _largest_region(smooth >= otsu_threshold(smooth))
-    # features see beyond their own place, so the object's looks reach one position too far
+    # receptive fields reach beyond their position, so the region is one position too wide
     inner = ndimage.binary_erosion(region, border_value=1)
     return inner if inner.any() else region
 
 
 def otsu_threshold(values: Float[np.ndarray, "h w"]) -> float:
-    """Return the least value of the upper of two groups that differ the most in their means, weighted by size."""
+    """Return Otsu's threshold: the smallest value of the upper of the two best separated groups."""
     ordered = np.sort(values, axis=None)
     count = np.arange(1, len(ordered))
     below = np.cumsum(ordered)[:-1] / count

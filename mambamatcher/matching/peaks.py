@@ -1,4 +1,4 @@
-"""Several answers for one point: the separate peaks of its scores, for targets that show more than one instance."""
+"""Several candidates for one point: separate peaks of its scores, for targets with more than one instance."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from mambamatcher.model.geometry import grid_centres, smallest_radius
 from mambamatcher.model.transfer import Transfer, dense_transfer
 
-MODE_RADIUS = 0.25  # unit frame: an eighth of the picture, within which two peaks are one
+MODE_RADIUS = 0.25  # unit frame, an eighth of the image: nearer peaks count as one
 
 
 @dataclass(frozen=True)
@@ -25,13 +25,13 @@ class Peaks:
 def separate_peaks(
     scores: Float[Tensor, "keypoint ht wt"], count: int, settings: Transfer, radius: float = MODE_RADIUS
 ) -> Peaks:
-    """Find up to `count` local maxima farther apart than `radius`, each read out from what lies around it.
+    """Find up to `count` local maxima farther apart than `radius`, each refined by the scores around it.
 
-    A place on the flank of a peak is no local maximum, so it is no answer of its own however high it is.
+    A position on the flank of a peak is no local maximum, so it is no candidate however high its score is.
     """
     grid = (scores.shape[1], scores.shape[2])
     centres = grid_centres(grid, scores.device)
-    radius = max(radius, 2 * smallest_radius(grid))  # a coarse grid cannot tell nearer peaks apart
+    radius = max(radius, 2 * smallest_radius(grid))  # a coarse grid cannot separate nearer peaks
     rows = scores.flatten(1)
     left = rows.masked_fill(~_local_maxima(scores).flatten(1), -torch.inf)
     points, heights, present = [], [], []
@@ -55,9 +55,9 @@ def _read_out(
     radius: float,
     settings: Transfer,
 ) -> Float[Tensor, "keypoint 2"]:
-    """Let the model's own read-out see only the surroundings of one position; the rest counts as the lowest score."""
+    """Apply the model's readout around one position; all other scores count as the lowest."""
     centres = grid_centres(grid, rows.device)
     near = torch.cdist(centres[position], centres) <= radius
-    near &= rows <= rows.gather(1, position[:, None])  # what is higher belongs to another peak
+    near &= rows <= rows.gather(1, position[:, None])  # a higher score belongs to another peak
     seen = torch.where(near, rows, rows.amin(dim=1, keepdim=True)).unflatten(1, grid)
     return dense_transfer(seen[None, :, None], settings)[0]

@@ -1,4 +1,4 @@
-"""What a match gives back: points with their confidence, as arrays, as plain values and as a picture."""
+"""The result of a match: points with their confidence, as arrays, as plain values and as an image."""
 
 import json
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from mambamatcher.matching.confidence import Evidence
 
 @dataclass(frozen=True, kw_only=True)
 class Modes:
-    """Separate answers for each point, the best first; where a point has fewer, `present` is false."""
+    """Separate candidates for each point, best first; where a point has fewer, `present` is false."""
 
     points: Float[np.ndarray, "keypoint mode 2"]  # original target pixels
     confidence: Float[np.ndarray, "keypoint mode"]
@@ -50,15 +50,15 @@ class MatchResult:
         return self.heatmaps[index]
 
     def draw(self) -> Image.Image:
-        """Draw both pictures side by side with the matches: confidence by colour, points without a match hollow."""
+        """Draw both images side by side with the matches: confidence by colour, points without a match hollow."""
         return draw_matches(self.source, self.target, self.source_points, self.points, self.confidence, self.matched)
 
     def save(self, path: str | PathLike[str], overwrite: bool = False) -> None:
-        """Write the drawn matches as a picture; the name's ending says the format."""
+        """Write the drawn matches as an image; the suffix of the name chooses the format."""
         save_picture(self.draw(), path, overwrite)
 
     def save_heatmaps(self, path: str | PathLike[str], overwrite: bool = False) -> None:
-        """Write one panel a point: where in the target it may lie."""
+        """Write one panel per point: where in the target it may lie."""
         save_picture(draw_heatmaps(self.target, self.heatmaps, self.points), path, overwrite)
 
     def to_dict(self) -> dict[str, Any]:
@@ -87,13 +87,13 @@ class MatchResult:
 
 
 def check_picture_name(path: str | PathLike[str]) -> None:
-    """Refuse a name whose ending says no format for pictures."""
+    """Refuse a file name whose suffix is no image format."""
     if Path(path).suffix.lower() not in Image.registered_extensions():
-        raise InputError(f"cannot tell the picture format of {path}; use an ending such as .png or .jpg")
+        raise InputError(f"cannot tell the image format of {path}; use a suffix such as .png or .jpg")
 
 
 def save_picture(picture: Image.Image, path: str | PathLike[str], overwrite: bool = False) -> None:
-    """Write a picture whole or not at all."""
+    """Write an image atomically."""
     check_picture_name(path)
     write_atomically(Path(path), lambda temporary: picture.save(temporary), overwrite)
 

@@ -190,7 +190,7 @@ def test_results_are_saved_whole_and_nothing_is_overwritten_unasked(matcher, tmp
     assert stat.S_IMODE((tmp_path / "m.json").stat().st_mode) == 0o666 & ~current_umask()
     with pytest.raises(InputError, match="no folder"):
         result.save(tmp_path / "nowhere" / "m.png")
-    with pytest.raises(InputError, match="picture format"):
+    with pytest.raises(InputError, match="image format"):
         result.save(tmp_path / "m.txt")
 
 

@@ -112,7 +112,7 @@ def test_calibrate_writes_into_a_folder(run, folder):  # noqa: F811
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["match", "a.png", "b.png", "--heatmap", "h.txt"], "picture format"),
+        (["match", "a.png", "b.png", "--heatmap", "h.txt"], "image format"),
         (["match", "a.png", "b.png", "--points-out", "p.txt"], "cannot tell the format"),
         (["match", "a.png", "b.png", "--points-out", "a.csv"], "exists already"),
         (["match", "b.png", "a.png", "--points-file", "a.csv"], "no points for b.png"),
@@ -124,7 +124,7 @@ def test_calibrate_writes_into_a_folder(run, folder):  # noqa: F811
         (["warp", "a.png", "b.png", "--mask", "small.png", "--out", "w.png"], "they must be the same"),
         (["warp", "a.png", "b.png", "--mask", "mask.png", "--out", "a.png"], "exists already"),
         (["warp", "a.png", "b.png", "--mask", "gone.png", "--out", "w.png"], "no image file"),
-        (["swap", "a.png", "b.png", "--out", "w"], "picture format"),
+        (["swap", "a.png", "b.png", "--out", "w"], "image format"),
         (["swap", "a.png", "b.png", "--target-mask", "small.png", "--out", "w.png"], "they must be the same"),
         (["calibrate", "tiny", "--dataset", "spare", "--split", "val"], "Did you mean 'spair'"),
         (["calibrate", "tiny", "--dataset", "spair", "--split", "val", "--root", "nowhere"], "nowhere"),
