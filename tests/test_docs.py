@@ -237,3 +237,12 @@ def test_the_page_on_confidence_states_what_was_measured_for_the_model_that_come
         kept = "all" if share == "1" else f"{100 * float(share):.0f} %"
         stated.append(f"| {kept} | {100 * risk:.0f} % |")
     assert [each for each in stated if each not in page] == []
+
+
+def test_every_file_that_contributing_names_exists():
+    page = (ROOT / "docs" / "contributing.md").read_text()
+    named = set(re.findall(r"`((?:[a-z_0-9]+/)+[a-z_0-9]+\.py)`", page))
+    assert len(named) > 30
+    missing = [name for name in named if not (ROOT / name).exists() and not (ROOT / "mambamatcher" / name).exists()]
+    missing = [name for name in missing if not (ROOT / "mambamatcher" / "model" / name).exists()]
+    assert not missing
