@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from mambamatcher.datasets.left_right import has_side, mirror_name
-from mambamatcher.datasets.records import Pair
+from mambamatcher.datasets.records import Pair, has_side, mirror_name
 from mambamatcher.matching.matcher import Matcher
 from mambamatcher.paper.opened_pair import Case, is_right, open_case, predicted_points
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mambamatcher.datasets.benchmarks import DATASETS, read_pairs
-from mambamatcher.datasets.left_right import mirror_name
+from mambamatcher.datasets.records import mirror_name
 from mambamatcher.datasets.voc_keypoints import held_out, photo
 from mambamatcher.errors import ConfigError, InputError
 from tests.datasets import releases
