@@ -3,8 +3,9 @@
 from itertools import groupby
 from pathlib import Path
 
+from mambamatcher.benchmark.cold_start import FirstPair
 from mambamatcher.benchmark.measurement import Circumstances
-from mambamatcher.benchmark.pair_stages import WHOLE, FirstPair, PairBenchmark, StageTime
+from mambamatcher.benchmark.pair_stages import WHOLE, PairBenchmark, StageTime
 from mambamatcher.benchmark.scan import ContestantTime, ScanBenchmark
 
 _SCAN_HEADER = "| | seconds | times our scan | CPU seconds | times our scan | extra memory |"

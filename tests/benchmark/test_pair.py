@@ -8,16 +8,15 @@ import torch
 from torch.testing import assert_close
 
 from mambamatcher import MambaMatcher, presets
+from mambamatcher.benchmark.cold_start import FirstPair, measure_first_pair
 from mambamatcher.benchmark.formatting import pair_markdown, plot_pair
 from mambamatcher.benchmark.match_many import benchmark_gallery
 from mambamatcher.benchmark.measurement import circumstances
 from mambamatcher.benchmark.pair_stages import (
     WHOLE,
-    FirstPair,
     PairBenchmark,
     benchmark_pair,
     load_straightforward,
-    measure_first_pair,
     operations,
     random_model,
 )
@@ -84,9 +83,9 @@ def test_every_stage_is_measured_and_can_be_reported(model, plain, tmp_path):
 def test_a_first_pair_is_measured_from_the_start_of_its_process(tmp_path):
     config = replace(presets.nearest(), side=64, backbone=EfficientNetLiteConfig(layers=(9,), weights="random"))
     save_pretrained(MambaMatcher(config), tmp_path / "model")
-    begun = time.time()
+    started = time.time()
     process = measure_first_pair(tmp_path / "model", 64, low_memory=False)
-    outside = time.time() - begun
+    outside = time.time() - started
     parts = (process.start_seconds, process.import_seconds, process.load_seconds, process.first_pair_seconds)
     assert min(parts) > 0
     assert sum(parts) == pytest.approx(process.cold_start_seconds)
