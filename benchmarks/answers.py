@@ -1,9 +1,9 @@
-"""How long do people wait? The page's own requests to `mambamatcher serve`, and `propagate`, with the embedded model.
+"""Response times: the requests of the web page to `mambamatcher serve`, and `propagate`, with the embedded model.
 
     python benchmarks/answers.py --save benchmarks/results
 
-A new server gets two photograph-sized pictures that it has never seen, as the page sends them, then twenty clicks with
-heat maps. Then twenty clients do the same at once, each with pictures of its own.
+A new server receives two photo-sized images as the page sends them, then twenty clicks with heatmaps. Then twenty
+clients do the same at once, each with its own images.
 """
 
 import argparse
@@ -31,9 +31,9 @@ SIZE = (1024, 768)
 
 
 def main() -> None:
-    """Measure, print, and save if asked to."""
+    """Measure, print, and save if wanted."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--save", type=Path, help="a folder for answers.json")
+    parser.add_argument("--save", type=Path, help="folder for answers.json")
     arguments = parser.parse_args()
     found = {"circumstances": asdict(circumstances()), **serving(), **propagating()}
     text = json.dumps(found, indent=2)
@@ -48,9 +48,9 @@ def serving() -> dict:
         one = visit(address, 0)
         alone = resident_megabytes(process)
         with ThreadPoolExecutor(CLIENTS) as clients:
-            begun = time.perf_counter()
+            started = time.perf_counter()
             many = list(clients.map(lambda number: visit(address, number), range(1, CLIENTS + 1)))
-            passed = time.perf_counter() - begun
+            passed = time.perf_counter() - started
         return {
             "first answer, s": one[0],
             "click, median s": statistics.median(one[1:]),
@@ -74,7 +74,7 @@ def running_server():
         try:
             for line in process.stdout:
                 if address := re.search(r"http://[\d.]+:\d+", line):
-                    while True:  # the address is told before the model is ready
+                    while True:  # the address is printed before the model is ready
                         try:
                             httpx.get(address[0] + "/health").raise_for_status()
                             break
@@ -87,28 +87,28 @@ def running_server():
 
 
 def visit(address: str, number: int) -> list[float]:
-    """Drop two pictures and click on the source; return the seconds of the first answer and of each further click.
+    """Upload two images and click on the source. Return the seconds of the first answer and of each further click.
 
-    A busy server is asked again, as the page does; any other problem ends the measurement.
+    Requests are repeated while the server is busy, as the page does. Any other problem ends the measurement.
     """
     pair = SyntheticPairs(CLIENTS + 1, seed=7, size=SIZE)[number]
     files = [encoded(pair.source.image), encoded(pair.target.image)]
     points = pair.source.keypoints[pair.source.visible]
     with httpx.Client(base_url=address, timeout=120) as client:
-        begun = time.perf_counter()
+        started = time.perf_counter()
         ids = [ask(client, "/pictures", files={"picture": ("picture.jpg", file)})["id"] for file in files]
         seconds = []
         for click in range(CLICKS + 1):
             x, y = points[click % len(points)]
             asked = {"source": ids[0], "target": ids[1], "points": [[x + click // len(points), y]], "heatmaps": True}
             ask(client, "/pairs/match", json=asked)
-            seconds.append(time.perf_counter() - begun)
-            begun = time.perf_counter()
+            seconds.append(time.perf_counter() - started)
+            started = time.perf_counter()
     return seconds
 
 
 def ask(client: httpx.Client, path: str, **content) -> dict:
-    """Post, and again while the server is busy."""
+    """Post a request, and repeat it while the server is busy."""
     while (answer := client.post(path, **content)).status_code == 503:
         time.sleep(float(answer.headers.get("Retry-After", 1)))
     answer.raise_for_status()
@@ -116,20 +116,20 @@ def ask(client: httpx.Client, path: str, **content) -> dict:
 
 
 def encoded(image) -> bytes:
-    """Encode a picture as people's pictures are."""
+    """Encode an image as JPEG, like a photo."""
     file = io.BytesIO()
     Image.fromarray(image).save(file, "JPEG", quality=92)
     return file.getvalue()
 
 
 def resident_megabytes(process: subprocess.Popen) -> float:
-    """Read a process's resident memory."""
+    """Return the resident memory of a process."""
     status = Path(f"/proc/{process.pid}/status").read_text()
     return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1000
 
 
 def propagating() -> dict:
-    """Time `propagate` to a folder twice: the longer run has the same start, so the difference is the work."""
+    """Time `propagate` over a long and a short folder. Start-up is the same, so the difference is the work."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         targets = folder / "targets"
@@ -141,16 +141,16 @@ def propagating() -> dict:
         Image.fromarray(source.image).save(folder / "source.png")
         points = source.keypoints[source.visible].tolist()
         (folder / "points.json").write_text(json.dumps({"points": points}))
-        begun = time.perf_counter()
+        started = time.perf_counter()
         command = [sys.executable, "-m", "mambamatcher", "propagate", str(folder / "source.png"), str(targets)]
         command += ["--points-file", str(folder / "points.json"), "--out", str(folder / "out")]
         subprocess.run(command, check=True, capture_output=True)
-        whole = time.perf_counter() - begun
+        whole = time.perf_counter() - started
         for number in range(20, PROPAGATED):
             (targets / f"{number:03d}.jpg").unlink()
-        begun = time.perf_counter()
+        started = time.perf_counter()
         subprocess.run([*command[:-1], str(folder / "short")], check=True, capture_output=True)
-        short = time.perf_counter() - begun
+        short = time.perf_counter() - started
     return {"propagated images a second": (PROPAGATED - 20) / (whole - short), "propagate, start, s": short}
 
 

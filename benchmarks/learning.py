@@ -1,8 +1,8 @@
-"""Does `tiny()` learn? PCK@0.10 on unseen synthetic pairs against wall-clock time, with the project's own `train`.
+"""Does the preset `tiny` learn? PCK@0.10 on unseen synthetic pairs against wall-clock time of `mambamatcher train`.
 
     python benchmarks/learning.py --seconds 180 --out docs
 
-Everything counts: start, rendering, training and validation. The curve begins with the untrained model.
+The time includes start-up, rendering, training and validation. The curve starts with the untrained model.
 """
 
 import argparse
@@ -35,7 +35,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
 VALIDATION_PAIRS = 200
-# a finer grid than the tests need, the whole random backbone trained, and the loss that learns fast
+# a finer grid than the tests need, the whole random backbone trained, and the loss that learns fastest
 RECIPE = (
     "seed=0",
     "model.side=168",
@@ -73,7 +73,7 @@ def main() -> None:
 
 
 def untrained(recipe: tuple[str, ...]) -> float:
-    """Validate the model that the run begins with."""
+    """Validate the initial model of the run."""
     chosen = override(Recipe(model=PRESETS["tiny"]()), recipe)
     seed_everything(chosen.seed, verbose=False)
     pairs = TrainingPairs(
@@ -89,9 +89,9 @@ def untrained(recipe: tuple[str, ...]) -> float:
 
 
 def trained(recipe: tuple[str, ...], seconds: float) -> list[tuple[float, int, float]]:
-    """Run `mambamatcher train` and note when each validation came; what comes after the time is up does not count."""
+    """Run `mambamatcher train` and record the time of each validation, until the time is up."""
     with tempfile.TemporaryDirectory() as folder:
-        # a process a core does more than a process on both; torchrun starts them side by side
+        # one process per core is faster than one process on both; torchrun starts them together
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
         command += ["-m", "mambamatcher", "train", "--preset", "tiny", "--dataset", "synthetic", "--devices", "2"]
         command += ["--accelerator", "cpu", "--validation-pairs", str(VALIDATION_PAIRS), "--out", folder, *recipe]
@@ -115,7 +115,7 @@ def draw(curve: list[tuple[float, int, float]], path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure, axes = plt.subplots(figsize=(6, 3.5), layout="constrained")
     axes.plot([point[0] for point in curve], [point[2] for point in curve], marker="o")
-    axes.set(xlabel="seconds since the command was given", ylabel="PCK@0.10, unseen synthetic pairs", ylim=(0, None))
+    axes.set(xlabel="seconds since the start of the command", ylabel="PCK@0.10, unseen synthetic pairs", ylim=(0, None))
     axes.grid(alpha=0.3)
     figure.savefig(path, dpi=150)
 

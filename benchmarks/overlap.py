@@ -1,11 +1,11 @@
-"""How much of a score of a model trained on PF-PASCAL comes from pictures that were trained on?
+"""How much do training images in the validation pairs raise the score of a model trained on PF-PASCAL?
 
-    python benchmarks/overlap.py runs/pf-pascal-second/val data
+    python benchmarks/overlap.py runs/pf-pascal-continued/val data
     python benchmarks/overlap.py runs/reproduce/lite-pf-pascal-384-spair-val data --dataset spair
 
-splits an evaluation on validation pairs by what they share with PF-PASCAL's official training pairs (SPair-71k takes
-its pictures from the same collection, under the same names), and prints PCK@0.10 per image, by the evaluation's first
-measure, of each part with a 95 % bootstrap interval over pairs.
+Splits the validation pairs by the images that they share with PF-PASCAL's official training pairs, and prints PCK@0.10
+per image of each part, by the evaluation's first metric, with a 95 % bootstrap interval over pairs. SPair-71k takes its
+images from the same collection, under the same names.
 """
 
 import argparse
@@ -22,25 +22,25 @@ ALPHA, RESAMPLES = 0.10, 1000
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("evaluation", type=Path, help="the folder `mambamatcher evaluate --out` wrote")
-    parser.add_argument("root", type=Path, help="where the benchmarks are")
+    parser.add_argument("evaluation", type=Path, help="folder that `mambamatcher evaluate --out` wrote")
+    parser.add_argument("root", type=Path, help="folder with the benchmarks")
     parser.add_argument("--dataset", default="pf-pascal", choices=("pf-pascal", "spair"))
     arguments = parser.parse_args()
     trained = read_pairs("pf-pascal", "trn", arguments.root, check_images=False).pairs
-    together = {_names(pair) for pair in trained}
-    seen = frozenset().union(*together)
+    trained_pairs = {_names(pair) for pair in trained}
+    seen = frozenset().union(*trained_pairs)
     errors = json.loads((arguments.evaluation / "report.json").read_text(encoding="utf-8"))["errors"]
     parts: dict[str, list[float]] = {
         "all": [],
-        "no picture trained on": [],
+        "no image trained on": [],
         "one or both trained on": [],
         "trained on": [],
     }
     for pair in read_pairs(arguments.dataset, "val", arguments.root, check_images=False).pairs:
         share = float((np.array(errors[pair.name]["errors"], dtype=float) <= ALPHA).mean())
         parts["all"].append(share)
-        parts["one or both trained on" if _names(pair) & seen else "no picture trained on"].append(share)
-        if _names(pair) in together:
+        parts["one or both trained on" if _names(pair) & seen else "no image trained on"].append(share)
+        if _names(pair) in trained_pairs:
             parts["trained on"].append(share)
     rng = np.random.default_rng(0)
     for name, shares in filter(lambda part: part[1], parts.items()):

@@ -1,10 +1,10 @@
-"""Does memory stay flat? Many matches, then many requests to a server, with the resident memory sampled all along.
+"""Does memory stay constant? Sample the resident memory over many matches, then over many requests to a server.
 
     python benchmarks/soak.py --matches 10000 --requests 1000
 
-writes benchmarks/results/soak.json and docs/pictures/soak.png. Every match reads two files and is of another pair, so
-that none is answered from the cache; growth is what the highest sample of the last quarter has over the highest of the
-first quarter after a warm-up of a tenth.
+Writes benchmarks/results/soak.json and docs/pictures/soak.png. Every match reads two files of another pair, so that
+none is answered from the cache. Growth compares the highest sample of the last quarter with the highest of the first
+quarter, after a warm-up of a tenth.
 """
 
 import argparse
@@ -30,9 +30,11 @@ from mambamatcher.model.checkpoint import EMBEDDED, load_pretrained, reconfigure
 from mambamatcher.web.server import create_app
 from mambamatcher.web.settings import Settings
 
-PICTURES = 102  # 10,302 ordered pairs
+IMAGES = 102  # 10,302 ordered pairs
 POINTS = [(20.0, 30.0), (100.0, 90.0), (150.0, 60.0)]
-CACHE_BYTES = 24 << 20  # at a side of 128 all features stay, but few comparisons: what is dropped must be freed
+CACHE_BYTES = (
+    24 << 20
+)  # at 128 px room for all features but few comparisons, so that memory of evicted ones must be freed
 SAMPLES = 200  # of each curve
 PAGE = 4096
 ALLOWED = 0.03
@@ -42,11 +44,11 @@ def resident_megabytes() -> float:
     return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE / 1e6
 
 
-def write_pictures(folder: Path) -> list[Path]:
-    """Soft blobs of different sizes and formats."""
+def write_images(folder: Path) -> list[Path]:
+    """Write smooth random images of different sizes and formats."""
     rng = np.random.default_rng(0)
     paths = []
-    for number in range(PICTURES):
+    for number in range(IMAGES):
         small = Image.fromarray(rng.integers(0, 256, (6, 8, 3), dtype=np.uint8))
         size = int(rng.integers(160, 400)), int(rng.integers(120, 300))
         paths.append(folder / f"{number:02d}.{('jpg', 'png', 'webp')[number % 3]}")
@@ -55,7 +57,7 @@ def write_pictures(folder: Path) -> list[Path]:
 
 
 def pair(paths: list[Path], number: int) -> tuple[Path, Path]:
-    """Return another ordered pair for each number, until all have been."""
+    """Return a different ordered pair for each number, until all are used."""
     return paths[number % len(paths)], paths[(number + 1 + number // len(paths)) % len(paths)]
 
 
@@ -63,14 +65,14 @@ def sample(label: str, total: int, step: Callable[[int], None]) -> list[tuple[in
     """Take `total` steps and return (steps done, resident megabytes)."""
     every = max(1, total // SAMPLES)
     found = []
-    begun = perf_counter()
+    started = perf_counter()
     for number in range(total):
         step(number)
         if (number + 1) % every == 0:
             found.append((number + 1, resident_megabytes()))
             if (number + 1) % (every * 20) == 0:
                 print(
-                    f"{label}: {number + 1} of {total}, {found[-1][1]:.0f} MB, {perf_counter() - begun:.0f} s",
+                    f"{label}: {number + 1} of {total}, {found[-1][1]:.0f} MB, {perf_counter() - started:.0f} s",
                     flush=True,
                 )
     return found
@@ -85,7 +87,7 @@ def _match(matcher: Matcher, source: Path, target: Path) -> None:
 
 
 def soak_requests(matcher: Matcher, paths: list[Path], total: int) -> list[tuple[int, float]]:
-    """Ask a real server in this process, over the network."""
+    """Send requests to a real server in this process, over the network."""
     config = uvicorn.Config(create_app(Settings(), {"model": lambda: matcher}), port=0, log_level="warning")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
@@ -112,7 +114,7 @@ def soak_requests(matcher: Matcher, paths: list[Path], total: int) -> list[tuple
 
 
 def growth(samples: list[tuple[int, float]]) -> float:
-    """Return by how much of itself the memory grew after the warm-up."""
+    """Return the relative growth of memory after the warm-up."""
     held = [megabytes for _, megabytes in samples[len(samples) // 10 :]]
     quarter = max(1, len(held) // 4)
     return max(held[-quarter:]) / max(held[:quarter]) - 1
@@ -137,7 +139,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--matches", type=int, default=10_000)
     parser.add_argument("--requests", type=int, default=1_000)
-    parser.add_argument("--side", type=int, help="pixels the embedded model sees; its own side if not given")
+    parser.add_argument("--side", type=int, help="input side of the embedded model; default: its own")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/soak.json"))
     parser.add_argument("--plot", type=Path, default=Path("docs/pictures/soak.png"))
     arguments = parser.parse_args()
@@ -146,7 +148,7 @@ def main() -> int:
         model = reconfigured(model, replace(model.config, side=arguments.side))
     matcher = Matcher(model, cache_bytes=CACHE_BYTES)
     with tempfile.TemporaryDirectory() as folder:
-        paths = write_pictures(Path(folder))
+        paths = write_images(Path(folder))
         curves = {
             "matches": soak_matches(matcher, paths, arguments.matches),
             "requests": soak_requests(matcher, paths, arguments.requests),

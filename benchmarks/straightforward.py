@@ -1,6 +1,6 @@
-"""The paper's model written straightforwardly: what the fast version is measured against, stage by stage.
+"""A straightforward implementation of the paper's model, to compare the fast one with, stage by stage.
 
-Each function takes the model for its weights. Nothing here is part of the package.
+Each function takes the model for its weights. This file is not part of the package.
 """
 
 import torch
@@ -12,7 +12,7 @@ from mambamatcher.ops import selective_scan
 
 
 def extract(model: MambaMatcher, images: Tensor) -> Tensor:
-    return model.backbone(images)  # transformers' own network: there is no plainer one
+    return model.backbone(images)  # already the plain network of transformers
 
 
 def aggregate(model: MambaMatcher, features: Tensor) -> Tensor:
@@ -36,7 +36,7 @@ def correlate(model: MambaMatcher, source: Tensor, target: Tensor) -> Tensor:
 
 
 def refine(model: MambaMatcher, correlation: Tensor) -> Tensor:
-    """Sort, apply the Mamba block with a loop over all positions, put back, project."""
+    """Sort, apply the Mamba block with a loop over all positions, undo the sorting, project."""
     scan, (block,) = model.correlation, model.correlation.scans[0].blocks
     shape = correlation.shape[2:]
     sequence = correlation.flatten(2).transpose(1, 2).contiguous()
@@ -63,7 +63,7 @@ def refine(model: MambaMatcher, correlation: Tensor) -> Tensor:
 
 
 def transfer(model: MambaMatcher, refined: Tensor, points: Tensor) -> Tensor:
-    """Carry every source position, then read the points."""
+    """Transfer every source position, then sample the points."""
     from mambamatcher.model.transfer import dense_transfer, soft_sampler
 
     weights = soft_sampler(points, tuple(refined.shape[1:3]), model.config.transfer.radius)

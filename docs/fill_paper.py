@@ -1,6 +1,6 @@
-"""Put the results of `mambamatcher reproduce` and `analyze` into docs/paper.md: `python docs/fill_paper.py`.
+"""Copy the results of `mambamatcher reproduce` and `analyze` into docs/paper.md: `python docs/fill_paper.py`.
 
-Between `<!-- NAME -->` and `<!-- end of NAME -->` the page holds what benchmarks/results/paper/NAME.md says.
+The text between `<!-- NAME -->` and `<!-- end of NAME -->` is replaced with benchmarks/results/paper/NAME.md.
 """
 
 import re
@@ -13,17 +13,17 @@ MARKED = re.compile(r"<!-- (?P<name>[\w/-]+) -->\n.*?<!-- end of (?P=name) -->\n
 
 
 def main() -> None:
-    """Fill the page and copy the pictures it shows."""
+    """Fill the page and copy its images."""
     page = PAGE.read_text(encoding="utf-8")
     PAGE.write_text(filled(page), encoding="utf-8")
     for mark in MARKED.finditer(page):
-        picture = RESULTS / f"{mark['name']}.png"
-        if picture.exists():
-            shutil.copyfile(picture, DOCS / _picture(mark["name"]))
+        image = RESULTS / f"{mark['name']}.png"
+        if image.exists():
+            shutil.copyfile(image, DOCS / _image(mark["name"]))
 
 
 def filled(page: str) -> str:
-    """Return the page with the present results in their places."""
+    """Return the page with the current results."""
     return MARKED.sub(
         lambda mark: f"<!-- {mark['name']} -->\n{_result(mark['name'])}<!-- end of {mark['name']} -->\n", page
     )
@@ -33,11 +33,11 @@ def _result(name: str) -> str:
     path = RESULTS / f"{name}.md"
     if not path.exists():
         return "Not run yet.\n"
-    text = path.read_text(encoding="utf-8").split("\n", 2)[2]  # without its title, which the page gives
-    return text.replace(f"]({path.stem}.png)", f"]({_picture(name)})")
+    text = path.read_text(encoding="utf-8").split("\n", 2)[2]  # without the title, which the page has
+    return text.replace(f"]({path.stem}.png)", f"]({_image(name)})")
 
 
-def _picture(name: str) -> str:
+def _image(name: str) -> str:
     return f"pictures/paper-{name.replace('/', '-')}.png"
 
 

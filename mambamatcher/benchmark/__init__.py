@@ -1,1 +1,1 @@
-"""What the package costs in time and memory, measured beside its alternatives in one run."""
+"""Time and memory of the package, measured together with alternatives in one run."""

@@ -1,4 +1,4 @@
-"""Parameters and floating-point operations of each stage, beside what the paper prints."""
+"""Parameters and floating-point operations of each stage, with the paper's figures."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from mambamatcher.model.correlation import (
 from mambamatcher.model.features import ConvAggregation
 from mambamatcher.model.mambamatcher import MambaMatcher, ModelConfig, count_parameters
 
-# Tables "Memory, Latency and # Params" and "FLOPs"; the scan's operations are the paper's own theoretical count
+# tables "Memory, Latency and # Params" and "FLOPs"; for the scan, the paper's theoretical count
 PAPER_SIDE = 420
 PAPER_FIGURES: dict[Any, tuple[str, str]] = {
     VitConfig(): ("86.6M", "359 G"),
@@ -30,8 +30,8 @@ PAPER_FIGURES: dict[Any, tuple[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
-    """Cost of one stage for one pair of images; a multiply-add counts as two operations."""
+class StageCost:
+    """Cost of one stage for one pair of images. A multiply-add counts as two operations."""
 
     name: str
     parameters: int
@@ -40,8 +40,8 @@ class Stage:
     paper_flops: str | None = None
 
 
-def stages(config: ModelConfig) -> list[Stage]:
-    """Count every stage of a configuration, without loading weights or computing anything."""
+def stages(config: ModelConfig) -> list[StageCost]:
+    """Count every stage of a configuration on shapes alone, without loading weights."""
     with torch.device("meta"):
         model = MambaMatcher(replace(config, backbone=replace(config.backbone, weights="random"))).eval()
         images = torch.rand(1, 3, config.side, config.side)
@@ -56,7 +56,7 @@ def stages(config: ModelConfig) -> list[Stage]:
         ("correlation", config.correlation, model.correlation, refining),
     )
     return [
-        Stage(
+        StageCost(
             name, count_parameters(module), flops, *(PAPER_FIGURES.get(part, ()) if config.side == PAPER_SIDE else ())
         )
         for name, part, module, flops in counted
@@ -64,7 +64,7 @@ def stages(config: ModelConfig) -> list[Stage]:
 
 
 def _count(compute: Callable[[], Any]) -> tuple[Any, int]:
-    import_module("mambamatcher.ops.selective_scan.cpu")  # registers the operator, wherever the scan then runs
+    import_module("mambamatcher.ops.selective_scan.cpu")  # registers the operator that the counter needs
     scan = torch.ops.mambamatcher.selective_scan_cpu
     counter = FlopCounterMode(display=False, custom_mapping={scan: _scan_flops})
     with counter, torch.no_grad():
@@ -75,7 +75,7 @@ def _count(compute: Callable[[], Any]) -> tuple[Any, int]:
 def _scan_flops(
     u_shape: tuple[int, ...], delta_shape: tuple[int, ...], A_shape: tuple[int, ...], *_: Any, **__: Any
 ) -> int:
-    """Count nine operations per position, channel and state, as the paper does: the recurrence and its read-out."""
+    """Count nine operations per position, channel and state, as the paper does: the recurrence and its output."""
     batch, length = u_shape[0], u_shape[2]
     channels, state = A_shape
     return 9 * batch * length * channels * state

@@ -1,4 +1,4 @@
-"""Who takes part in the benchmark of the scan: each a function of the same tensors."""
+"""Implementations that the scan benchmark compares. All take the same tensors."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,15 @@ OURS, REFINEMENT = "ours", "ours, whole refinement"
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """Something to measure, the memory it is expected to need, and what it is differentiated by."""
+    """An implementation to measure.
+
+    Attributes:
+        name: Name in reports.
+        run: Computes the result.
+        mib: Memory that it is expected to need.
+        inputs: Tensors to differentiate by.
+        quadratic_gradient: Whether the time of its gradient grows with the square of the length.
+    """
 
     name: str
     run: Callable[[], Tensor]
@@ -36,7 +44,7 @@ class Contestant:
 
 @dataclass(frozen=True, slots=True)
 class ScanTensors:
-    """What a Mamba block hands to its scan, in the memory order it has there."""
+    """Arguments of the scan as a Mamba block passes them, with the same memory layout."""
 
     u: Tensor
     delta: Tensor
@@ -49,12 +57,12 @@ class ScanTensors:
 
     @classmethod
     def random(cls, tokens: int, differentiable: bool) -> "ScanTensors":
-        """Draw the tensors of one sequence."""
+        """Return random tensors of one sequence."""
         generator = torch.Generator().manual_seed(0)
 
         def sequence(width: int) -> Tensor:
-            drawn = torch.randn(1, tokens, width, generator=generator).requires_grad_(differentiable)
-            return drawn.transpose(1, 2)
+            values = torch.randn(1, tokens, width, generator=generator).requires_grad_(differentiable)
+            return values.transpose(1, 2)
 
         A = -torch.arange(1.0, STATE + 1).repeat(INNER, 1).requires_grad_(differentiable)
         D, bias = (torch.full((INNER,), value).requires_grad_(differentiable) for value in (1.0, -3.0))
@@ -62,18 +70,18 @@ class ScanTensors:
 
     @staticmethod
     def expected_mib(tokens: int) -> float:
-        """Return what the inputs of so many tokens will take."""
+        """Return the memory of the inputs for this number of tokens."""
         return tokens * (3 * INNER + 2 * STATE) * 4 / 2**20
 
     def mib(self) -> float:
-        """Return the memory of the inputs and of the output."""
+        """Return the memory of the inputs and the output."""
         return tensor_mib(self.u, self.delta, self.B, self.C, self.z, self.u)
 
 
 def scans(tensors: ScanTensors) -> Iterator[Contestant]:
     """Yield the scans, ours first."""
     t, unit = tensors, tensor_mib(tensors.u)
-    expanded = unit * STATE  # a tensor over channels and states
+    expanded = unit * STATE  # a tensor with channels and states
     ours: Callable = partial(selective_scan, t.u, t.delta, t.A, t.B, t.C, t.D, t.z, t.bias, True)
     inputs = (t.u, t.delta, t.A, t.B, t.C, t.D, t.z, t.bias)
     yield Contestant(OURS, partial(ours, backend="cpu"), 5 * unit, inputs)
@@ -86,22 +94,22 @@ def scans(tensors: ScanTensors) -> Iterator[Contestant]:
         from mambapy.pscan import pscan  # type: ignore[import-untyped]
 
         yield Contestant("mamba.py pscan", partial(_pscan, pscan, t), pscan_mib, inputs)
-    slow_mib = _loop_mib(t, 3.5 * expanded, 12 * expanded)
     from transformers.models.mamba.modeling_mamba import mamba_selective_scan
 
-    theirs = partial(mamba_selective_scan, t.u, t.delta, t.A, t.B, t.C, t.D, t.z, t.bias, True)
-    yield Contestant("transformers, slow path", theirs, slow_mib, inputs, quadratic_gradient=True)
+    slow_mib = _loop_mib(t, 3.5 * expanded, 12 * expanded)
+    transformers_scan = partial(mamba_selective_scan, t.u, t.delta, t.A, t.B, t.C, t.D, t.z, t.bias, True)
+    yield Contestant("transformers, slow path", transformers_scan, slow_mib, inputs, quadratic_gradient=True)
 
 
 def aggregators(grid: int, differentiable: bool) -> Iterator[Contestant]:
-    """Yield what refines a whole correlation map of 16 levels; ours first, which has no gradient."""
+    """Yield aggregations of a whole correlation map of 16 levels. Ours comes first and has no gradient."""
     torch.manual_seed(0)
     correlation = torch.rand(1, LEVELS, *(grid,) * 4).requires_grad_(differentiable)
     unit = tensor_mib(correlation)
     if not differentiable:
         block, head = Mamba(LEVELS, PAPER_BLOCK), nn.Linear(LEVELS, 1)
         weights = BlockWeights.from_state(block.state_dict())
-        sequence = empty_as(torch.empty(1, grid**4, LEVELS, device="meta"))  # as the correlation map is made
+        sequence = empty_as(torch.empty(1, grid**4, LEVELS, device="meta"))  # memory as the correlation map has it
         sequence.copy_(correlation.flatten(2).transpose(1, 2))
         order = stable_argsort(sequence[..., -1])
         fused = partial(refine, sequence, order, weights, Head(head.weight, head.bias))
@@ -117,7 +125,7 @@ def _loop_mib(tensors: ScanTensors, forward: float, with_graph: float) -> float:
 
 
 def _pscan(pscan: Callable, t: ScanTensors) -> Tensor:
-    """Scan with mamba.py's parallel scan, which takes the discretised tensors."""
+    """Scan with mamba.py's parallel scan, which takes discretised tensors."""
     delta = F.softplus(t.delta + t.bias[:, None]).transpose(1, 2)
     decay = torch.exp(delta.unsqueeze(-1) * t.A)
     drive = (delta * t.u.transpose(1, 2)).unsqueeze(-1) * t.B.transpose(1, 2).unsqueeze(2)

@@ -1,4 +1,4 @@
-"""How time grows with the number of tokens: many short sequences against one long one, in turns."""
+"""How time grows with the number of tokens: short sequences and a long one, measured alternately."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -8,12 +8,20 @@ from statistics import median
 import torch
 
 from mambamatcher.benchmark.contestants import Contestant, ScanTensors, aggregators, scans
-from mambamatcher.benchmark.measurement import Circumstances, circumstances
+from mambamatcher.benchmark.measurement import circumstances
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Seconds of as many runs on the small grid as hold the tokens of the large one, and of one run on the large."""
+    """Time of one implementation on two grids.
+
+    Attributes:
+        contestant: Name of the implementation.
+        small: Side of the small grid.
+        large: Side of the large grid.
+        small_seconds: Time for as many tokens on the small grid as the large one has, in each turn.
+        large_seconds: Time of one run on the large grid, in each turn.
+    """
 
     contestant: str
     small: int
@@ -23,26 +31,26 @@ class Growth:
 
     @property
     def times(self) -> float:
-        """How much longer the large grid takes than the small one: the median over the turns."""
+        """Ratio of the times of one run on each grid, as the median over the turns."""
         share = (self.large / self.small) ** 4
         return share * median(
             large / small for small, large in zip(self.small_seconds, self.large_seconds, strict=True)
         )
 
     def as_line(self) -> str:
-        """Say it in a line."""
+        """Return the result as a line of text."""
         tokens = (self.large / self.small) ** 4
         return (
-            f"{self.contestant}: {self.large}^4 takes {self.times:.1f} times as long as {self.small}^4, "
-            f"which has {tokens:.1f} times fewer tokens ({median(self.large_seconds):.2f} s)"
+            f"{self.contestant}: {self.large}^4 takes {self.times:.1f} times as long as {self.small}^4 and has "
+            f"{tokens:.1f} times as many tokens ({median(self.large_seconds):.2f} s)"
         )
 
 
 def benchmark_growth(small: int, large: int, turns: int) -> Iterator[Growth]:
     """Measure the bare scan and the whole refinement.
 
-    The two sizes take turns of about equal length, so whatever else the machine does falls on both alike. Each is run
-    once right before it is timed: memory freed a while ago may have gone back to the host of a virtual machine.
+    The two sizes alternate in turns of about equal length, so that other load on the machine affects both alike. Each
+    is run once right before it is timed, because memory freed earlier may have gone back to a virtual machine's host.
     """
     for contestants in (_scan, _refinement):
         few, many = contestants(small), contestants(large)
@@ -54,19 +62,18 @@ def benchmark_growth(small: int, large: int, turns: int) -> Iterator[Growth]:
         yield Growth(few.name, small, large, *seconds)
 
 
-def report(rows: list[Growth]) -> dict:
+def as_dict(rows: list[Growth]) -> dict:
     """Return plain containers, for JSON."""
-    found: Circumstances = circumstances()
-    return {"circumstances": asdict(found), "rows": [asdict(row) | {"times": row.times} for row in rows]}
+    return {"circumstances": asdict(circumstances()), "rows": [asdict(row) | {"times": row.times} for row in rows]}
 
 
 def _seconds(function: Callable[[], object], runs: int) -> float:
     with torch.inference_mode():
         function()
-        start = time.perf_counter()
+        started = time.perf_counter()
         for _ in range(runs):
             function()
-    return time.perf_counter() - start
+    return time.perf_counter() - started
 
 
 def _scan(grid: int) -> Contestant:

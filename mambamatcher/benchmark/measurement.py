@@ -1,4 +1,4 @@
-"""Time, peak memory, and the circumstances a figure needs beside it."""
+"""Measure time and peak memory, and describe the machine and the version."""
 
 import ctypes
 import os
@@ -21,38 +21,44 @@ _MEBI = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """The best of several runs."""
+    """The best of several runs.
+
+    Attributes:
+        seconds: Wall-clock time.
+        cpu_seconds: Processor time of all threads, which other load on the machine affects less.
+        extra_mib: Peak memory beyond what the process held before. `None` outside Linux.
+    """
 
     seconds: float
-    cpu_seconds: float  # of all threads: what others on the machine cannot lengthen much
-    extra_mib: float | None  # most memory held during a run beyond what was held before; unknown outside Linux
+    cpu_seconds: float
+    extra_mib: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """Where and when something was measured."""
+    """Machine, time and version of a measurement."""
 
     date: str
     cpu: str
     cores: int
     threads: int
-    load: float  # average number of busy processes just before: above zero, others took part
+    load: float  # load average just before; above zero, other processes were running
     memory_gib: float
     commit: str
     versions: dict[str, str]
 
 
 def measure(function: Callable[[], object], runs: int, warm_up: bool = True) -> Measurement:
-    """Call a function several times and keep the shortest time and the smallest peak."""
+    """Call a function several times and return the shortest times and the smallest peak."""
     if warm_up:
         function()
     seconds, cpu_seconds, extra = [], [], []
     for _ in range(runs):
         before = _start_peak()
-        start, cpu_start = time.perf_counter(), time.process_time()
+        started, cpu_started = time.perf_counter(), time.process_time()
         result = function()
-        seconds.append(time.perf_counter() - start)
-        cpu_seconds.append(time.process_time() - cpu_start)
+        seconds.append(time.perf_counter() - started)
+        cpu_seconds.append(time.process_time() - cpu_started)
         if before is not None:
             extra.append(_status_mib("VmHWM") - before)
         del result
@@ -60,7 +66,7 @@ def measure(function: Callable[[], object], runs: int, warm_up: bool = True) -> 
 
 
 def circumstances() -> Circumstances:
-    """Describe this machine, this moment and this version."""
+    """Describe this machine and version, now."""
     commit = subprocess.run(
         ["git", "describe", "--always", "--dirty"],
         cwd=Path(__file__).parent,
@@ -81,7 +87,7 @@ def circumstances() -> Circumstances:
 
 
 def available_mib() -> float:
-    """Return the memory that can still be taken without swapping."""
+    """Return the memory that is available without swapping."""
     meminfo = Path("/proc/meminfo")
     if meminfo.exists():
         lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
@@ -90,21 +96,20 @@ def available_mib() -> float:
 
 
 def peak_mib() -> float | None:
-    """Return the most memory this process has held; unknown outside Linux."""
+    """Return the peak memory of this process, or `None` outside Linux."""
     return _status_mib("VmHWM") if _STATUS.exists() else None
 
 
 def tensor_mib(*tensors: torch.Tensor | None) -> float:
-    """Return the memory of some tensors."""
+    """Return the memory of tensors."""
     return sum(t.numel() * t.element_size() for t in tensors if t is not None) / _MEBI
 
 
 def _start_peak() -> float | None:
-    """Forget the highest memory use so far and return the present one; only Linux keeps such a mark."""
+    """Reset the peak memory and return the present one. Only Linux records a peak."""
     try:
-        ctypes.CDLL(None).malloc_trim(
-            0
-        )  # what earlier runs freed but the allocator kept would hide what this one takes
+        # memory that earlier runs freed and the allocator kept would hide what this run takes
+        ctypes.CDLL(None).malloc_trim(0)
         _RESET.write_text("5")
     except (OSError, AttributeError, TypeError):
         return None

@@ -1,4 +1,4 @@
-"""`mambamatcher analyze`: the paper's figures, made anew with any of our models."""
+"""`mambamatcher analyze`: reproduce the paper's figures with any model."""
 
 import json
 from pathlib import Path
@@ -8,36 +8,36 @@ import typer
 
 
 def analyze(
-    figures: Annotated[list[str], typer.Argument(metavar="FIGURE...", help="Names, or `list` to see them all.")],
+    figures: Annotated[
+        list[str], typer.Argument(metavar="FIGURE...", help="Names of figures, or `list` to print all names.")
+    ],
     model: Annotated[
-        list[str] | None, typer.Option(help="A saved model's folder, repeated to compare; else the embedded one.")
+        list[str] | None, typer.Option(help="Folder of a saved model; repeat it to compare. Default: the embedded one.")
     ] = None,
-    dataset: Annotated[str, typer.Option(help="The benchmark that pairs are taken from.")] = "voc",
-    split: Annotated[str, typer.Option(help="Its split.")] = "selection",
-    root: Annotated[Path | None, typer.Option(help="Where the benchmarks are; MAMBAMATCHER_DATA if not given.")] = None,
-    pairs: Annotated[int, typer.Option(min=1, help="How many pairs, taken at equal distances.")] = 60,
-    out: Annotated[Path, typer.Option(help="For JSON, Markdown and the picture.")] = Path("runs/figures"),
-    picture: Annotated[
-        bool, typer.Option(help="Draw it, or write only the numbers, which hold no photographs.")
-    ] = True,
+    dataset: Annotated[str, typer.Option(help="Benchmark to take pairs from.")] = "voc",
+    split: Annotated[str, typer.Option(help="Split of the benchmark.")] = "selection",
+    root: Annotated[Path | None, typer.Option(help="Folder with the benchmarks. Default: MAMBAMATCHER_DATA.")] = None,
+    pairs: Annotated[int, typer.Option(min=1, help="Number of pairs, taken at equal distances.")] = 60,
+    out: Annotated[Path, typer.Option(help="Folder for the JSON, Markdown and image files.")] = Path("runs/figures"),
+    picture: Annotated[bool, typer.Option(help="Draw the figure, which shows photos, or write only numbers.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
-    """Make a figure of the paper with real pairs, and write the numbers behind it.
+    """Draw figures of the paper with pairs of a benchmark, and write the numbers behind them.
 
     Example: mambamatcher analyze heatmaps removal --root data --pairs 60
     """
-    from mambamatcher.paper.figure_inputs import make_subject
+    from mambamatcher.paper.figure_inputs import load_inputs
     from mambamatcher.paper.figures import FIGURES
-    from mambamatcher.paper.results import write_figure
+    from mambamatcher.paper.output import write_figure
 
     if figures == ["list"]:
         typer.echo(json.dumps(list(FIGURES)) if as_json else "\n".join(FIGURES))
         return
     chosen = {name: FIGURES[name] for name in figures}
-    subject = make_subject(model or [], dataset, split, root, pairs)
+    inputs = load_inputs(model or [], dataset, split, root, pairs)
     for make in chosen.values():
-        result = make(subject)
-        paths = write_figure(result, out, with_picture=picture)
+        result = make(inputs)
+        paths = write_figure(result, out, with_image=picture)
         if as_json:
             typer.echo(json.dumps({"name": result.name, "numbers": result.numbers}))
         else:

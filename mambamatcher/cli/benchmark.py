@@ -1,4 +1,4 @@
-"""`mambamatcher benchmark`: what things cost on this machine, beside their alternatives."""
+"""`mambamatcher benchmark`: time and memory on this machine, compared with alternatives."""
 
 import json
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from mambamatcher.errors import ConfigError
+from mambamatcher.io.atomic import make_folder, write_text_atomically
 
 app = typer.Typer(name="benchmark", help="Measure time and memory on this machine.", no_args_is_help=True)
 
@@ -17,7 +18,7 @@ def benchmark() -> None:
 
 
 def _numbers(text: str, option: str) -> tuple[int, ...]:
-    """Read whole numbers separated by commas."""
+    """Parse whole numbers separated by commas."""
     try:
         numbers = tuple(int(number) for number in text.split(","))
     except ValueError as error:
@@ -32,42 +33,41 @@ def scan(
     grids: Annotated[str, typer.Option(help="Sides of the feature grids, separated by commas.")] = "17,30,40,50,60",
     repeats: Annotated[int, typer.Option(min=1, help="Runs per contestant; the fastest counts.")] = 5,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of lines.")] = False,
-    save: Annotated[Path | None, typer.Option(help="A folder for scan.json and scan.md.")] = None,
+    save: Annotated[Path | None, typer.Option(help="Folder for scan.json and scan.md.")] = None,
 ) -> None:
-    """Compare the selective scan and the fused refinement with their alternatives, on the same tensors.
+    """Compare the selective scan and the fused refinement with alternatives, on the same tensors.
 
     Example: mambamatcher benchmark scan --grids 17,30 --json
     """
-    from mambamatcher.benchmark.report import as_line, as_markdown
-    from mambamatcher.benchmark.scan import benchmark_scan, report
+    from mambamatcher.benchmark.formatting import scan_line, scan_markdown
+    from mambamatcher.benchmark.measurement import circumstances
+    from mambamatcher.benchmark.scan import ScanBenchmark, benchmark_scan
 
     rows = []
     for row in benchmark_scan(_numbers(grids, "--grids"), repeats):
         rows.append(row)
         if not as_json:
-            typer.echo(as_line(row))
-    found = report(rows)
+            typer.echo(scan_line(row))
+    found = ScanBenchmark(circumstances(), rows)
     text = json.dumps(found.as_dict(), indent=2)
     if as_json:
         typer.echo(text)
     if save is not None:
-        save.mkdir(parents=True, exist_ok=True)
-        (save / "scan.json").write_text(text + "\n")
-        (save / "scan.md").write_text(as_markdown(found))
+        _save(save, {"scan.json": text + "\n", "scan.md": scan_markdown(found)})
 
 
 @app.command()
 def growth(
     small: Annotated[int, typer.Option(min=2, help="Side of the small feature grid.")] = 30,
     large: Annotated[int, typer.Option(min=2, help="Side of the large feature grid.")] = 60,
-    turns: Annotated[int, typer.Option(min=1, help="How often each is measured; the median counts.")] = 5,
+    turns: Annotated[int, typer.Option(min=1, help="Measurements of each; the median counts.")] = 5,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of lines.")] = False,
 ) -> None:
-    """Measure whether the scan and the fused refinement take time in proportion to their tokens.
+    """Measure whether the time of the scan and the fused refinement is proportional to the number of tokens.
 
     Example: mambamatcher benchmark growth --small 20 --large 40
     """
-    from mambamatcher.benchmark.growth import benchmark_growth, report
+    from mambamatcher.benchmark.growth import as_dict, benchmark_growth
 
     if large <= small:
         raise ConfigError(f"--large must be larger than --small {small}, got {large}")
@@ -77,54 +77,59 @@ def growth(
         if not as_json:
             typer.echo(row.as_line())
     if as_json:
-        typer.echo(json.dumps(report(rows), indent=2))
+        typer.echo(json.dumps(as_dict(rows), indent=2))
 
 
 @app.command()
 def pair(
-    preset: Annotated[str, typer.Option(help="Which model; its backbone gets random weights.")] = "paper",
+    preset: Annotated[str, typer.Option(help="Model to measure, with random weights.")] = "paper",
     sides: Annotated[str, typer.Option(help="Sides of the images, separated by commas.")] = "238,420,560,700,840",
     repeats: Annotated[int, typer.Option(min=1, help="Runs per stage; the fastest counts.")] = 3,
     against: Annotated[
-        Path | None, typer.Option(help="The straightforward version, benchmarks/straightforward.py.")
+        Path | None, typer.Option(help="File with the straightforward version, benchmarks/straightforward.py.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of lines.")] = False,
-    save: Annotated[Path | None, typer.Option(help="A folder for pair-PRESET.json, .md and .png.")] = None,
+    save: Annotated[Path | None, typer.Option(help="Folder for pair-PRESET.json, .md and .png.")] = None,
 ) -> None:
-    """Measure each stage of a pair, memory and cold start, beside the straightforward version and the arithmetic limit.
+    """Measure each stage of a pair, memory and cold start.
+
+    Each stage is compared with the limit set by its arithmetic and, with --against, a straightforward version.
 
     Example: mambamatcher benchmark pair --sides 420 --against benchmarks/straightforward.py --json
     """
-    from mambamatcher.benchmark import pair_report
-    from mambamatcher.benchmark.pair import run
+    from mambamatcher.benchmark.formatting import pair_markdown, plot_pair
+    from mambamatcher.benchmark.pair_stages import benchmark_preset
 
-    found = run(preset, _numbers(sides, "--sides"), repeats, against, None if as_json else typer.echo)
+    found = benchmark_preset(preset, _numbers(sides, "--sides"), repeats, against, None if as_json else typer.echo)
     text = json.dumps(found.as_dict(), indent=2)
-    typer.echo(text if as_json else pair_report.as_markdown(found))
+    typer.echo(text if as_json else pair_markdown(found))
     if save is not None:
-        save.mkdir(parents=True, exist_ok=True)
-        (save / f"pair-{preset}.json").write_text(text + "\n")
-        (save / f"pair-{preset}.md").write_text(pair_report.as_markdown(found))
-        pair_report.plot(found, save / f"pair-{preset}.png")
+        _save(save, {f"pair-{preset}.json": text + "\n", f"pair-{preset}.md": pair_markdown(found)})
+        plot_pair(found, save / f"pair-{preset}.png")
 
 
 @app.command()
 def gallery(
-    preset: Annotated[str, typer.Option(help="Which model; its backbone gets random weights.")] = "lite",
-    targets: Annotated[int, typer.Option(min=1, help="How many targets one source is matched with.")] = 50,
+    preset: Annotated[str, typer.Option(help="Model to measure, with random weights.")] = "lite",
+    targets: Annotated[int, typer.Option(min=1, help="Number of targets.")] = 50,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of lines.")] = False,
-    save: Annotated[Path | None, typer.Option(help="A folder for gallery-PRESET.json.")] = None,
+    save: Annotated[Path | None, typer.Option(help="Folder for gallery-PRESET.json.")] = None,
 ) -> None:
-    """Match one source with many targets, with and without keeping features.
+    """Measure matching one source with many targets, with and without the feature cache.
 
     Example: mambamatcher benchmark gallery --preset lite --targets 50 --json
     """
-    from mambamatcher.benchmark.gallery import benchmark_gallery
-    from mambamatcher.benchmark.pair import random_model
+    from mambamatcher.benchmark.match_many import benchmark_gallery
+    from mambamatcher.benchmark.pair_stages import random_model
 
     found = benchmark_gallery(random_model(preset), preset, targets)
     text = json.dumps(found.as_dict(), indent=2)
     typer.echo(text if as_json else found.as_text())
     if save is not None:
-        save.mkdir(parents=True, exist_ok=True)
-        (save / f"gallery-{preset}.json").write_text(text + "\n")
+        _save(save, {f"gallery-{preset}.json": text + "\n"})
+
+
+def _save(folder: Path, files: dict[str, str]) -> None:
+    make_folder(folder)
+    for name, text in files.items():
+        write_text_atomically(folder / name, text, overwrite=True)

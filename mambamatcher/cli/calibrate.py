@@ -1,4 +1,4 @@
-"""`mambamatcher calibrate`: make a model's confidence mean something."""
+"""`mambamatcher calibrate`: fit the confidence of a model to annotated pairs."""
 
 import json
 from pathlib import Path
@@ -10,22 +10,22 @@ from mambamatcher.cli.engines import Device
 
 
 def calibrate(
-    model: Annotated[str, typer.Argument(help="A preset's name or a saved model's folder.")],
-    dataset: Annotated[str, typer.Option(help="The benchmark's name, such as voc or spair.")],
-    split: Annotated[str, typer.Option(help="A split the model was not trained on, such as selection or val.")],
-    root: Annotated[Path | None, typer.Option(help="Where the benchmarks are; MAMBAMATCHER_DATA if not given.")] = None,
-    out: Annotated[Path, typer.Option(help="The folder for the results; the model's own makes it use them.")] = Path(
-        "calibration"
-    ),
-    limit: Annotated[int, typer.Option(min=2, help="Use so many pairs, evenly taken from the split.")] = 500,
+    model: Annotated[str, typer.Argument(help="Name of a preset or folder of a saved model.")],
+    dataset: Annotated[str, typer.Option(help="Name of the benchmark, such as voc or spair.")],
+    split: Annotated[str, typer.Option(help="Split that the model was not trained on, such as selection or val.")],
+    root: Annotated[Path | None, typer.Option(help="Folder with the benchmarks. Default: MAMBAMATCHER_DATA.")] = None,
+    out: Annotated[
+        Path, typer.Option(help="Folder for the results. In the model's own folder, the model uses them.")
+    ] = Path("calibration"),
+    limit: Annotated[int, typer.Option(min=2, help="Number of pairs, taken at equal distances from the split.")] = 500,
     device: Device = None,
-    skip_bad: Annotated[bool, typer.Option(help="Leave unreadable items out instead of stopping.")] = False,
+    skip_bad: Annotated[bool, typer.Option(help="Skip unreadable items instead of stopping.")] = False,
     overwrite: Annotated[bool, typer.Option(help="Replace existing results.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of words.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
-    """Fit the confidence of a model on annotated pairs: calibration.json, a report, and two curves.
+    """Fit the confidence of a model on annotated pairs. Writes calibration.json, a report and two plots.
 
-    Source keypoints that the target does not show teach it what has no counterpart.
+    Source keypoints that are not visible in the target are examples of points without a match.
 
     Example: mambamatcher calibrate runs/lite/model --dataset voc --split selection --out runs/lite/model
     """
@@ -42,8 +42,8 @@ def calibrate(
         return
     shown = ", ".join(f"{100 * share:.0f} % of those {name}" for name, share in report["share_called_matched"].items())
     typer.echo(
-        f"{report['points']} points of {report['pairs']} pairs, {report['points_absent_in_target']} of them absent in "
-        f"the target; {100 * report['share_correct']:.1f} % right\n"
-        f"expected calibration error {report['expected_calibration_error']:.3f} on pairs not fitted to\n"
+        f"{report['points']} points of {report['pairs']} pairs, {report['points_absent_in_target']} of them not "
+        f"visible in the target; {100 * report['share_correct']:.1f} % correct\n"
+        f"expected calibration error {report['expected_calibration_error']:.3f} on held-out pairs\n"
         f"called matched: {shown}\nwrote {out}"
     )

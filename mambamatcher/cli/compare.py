@@ -1,4 +1,4 @@
-"""`mambamatcher compare`: is one model really better than another?"""
+"""`mambamatcher compare`: test whether one model is better than another."""
 
 import json
 from dataclasses import asdict
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 def compare(
-    first: Annotated[Path, typer.Argument(help="report.json of one evaluation.")],
-    second: Annotated[Path, typer.Argument(help="report.json of another one, on the same data.")],
+    first: Annotated[Path, typer.Argument(help="report.json of an evaluation.")],
+    second: Annotated[Path, typer.Argument(help="report.json of another evaluation on the same data.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Compare two evaluations pair by pair, with intervals and tests, at each threshold and in each category.
+    """Compare two evaluations pair by pair, with intervals and significance tests per threshold and category.
 
     Example: mambamatcher compare before/report.json after/report.json
     """
@@ -36,7 +36,7 @@ def compare(
 
 
 def print_comparisons(rows: "list[Comparison]", names: list[str]) -> None:
-    """Print every number in a table and the overall result in words."""
+    """Print a table of all comparisons, and the overall result in words."""
     from rich.console import Console
     from rich.table import Table
 

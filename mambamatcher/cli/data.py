@@ -1,4 +1,4 @@
-"""`mambamatcher data`: look after the benchmarks."""
+"""`mambamatcher data`: check the benchmarks on disk."""
 
 import json
 from dataclasses import asdict
@@ -10,23 +10,23 @@ import typer
 if TYPE_CHECKING:
     from mambamatcher.datasets.verify import SplitState, Verification
 
-app = typer.Typer(help="Look after the benchmarks.", no_args_is_help=True)
+app = typer.Typer(help="Check the benchmarks on disk.", no_args_is_help=True)
 
 SHOWN = 10
 
 
 @app.callback()
 def data() -> None:
-    """Look after the benchmarks."""
+    """Check the benchmarks on disk."""
 
 
 @app.command("verify")
 def verify_command(
-    dataset: Annotated[str, typer.Option(help="The benchmark's name, such as spair or pf-pascal.")],
-    root: Annotated[Path | None, typer.Option(help="Where the benchmarks are; MAMBAMATCHER_DATA if not given.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print machine-readable JSON.")] = False,
+    dataset: Annotated[str, typer.Option(help="Name of the benchmark, such as spair or pf-pascal.")],
+    root: Annotated[Path | None, typer.Option(help="Folder with the benchmarks. Default: MAMBAMATCHER_DATA.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Say what of a benchmark is here, what is missing or bad, and which images its splits share.
+    """Report what is present, missing or bad in a benchmark, and which images its splits share.
 
     Example: mambamatcher data verify --dataset spair --root ~/data
     """
@@ -42,7 +42,7 @@ def verify_command(
 
 
 def print_state(found: "Verification") -> None:
-    """Print a line a split, then every fault, overlap and way to get the rest."""
+    """Print a row per split, then faults, shared images and where to get the rest."""
     from rich.console import Console
     from rich.table import Table
 

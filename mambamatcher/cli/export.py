@@ -1,4 +1,4 @@
-"""`mambamatcher export`: a model for other runtimes."""
+"""`mambamatcher export`: save a model as a folder or as ONNX."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,17 +9,21 @@ from mambamatcher.cli.match import load_matcher
 
 
 def export(
-    onnx: Annotated[Path | None, typer.Option(help="The ONNX file to write.")] = None,
-    folder: Annotated[Path | None, typer.Option(help="The folder to write weights and configuration to.")] = None,
-    model: Annotated[str | None, typer.Option(help="A preset's name or a saved model's folder.")] = None,
+    onnx: Annotated[Path | None, typer.Option(help="ONNX file to write.")] = None,
+    folder: Annotated[Path | None, typer.Option(help="Folder for weights and configuration.")] = None,
+    model: Annotated[str | None, typer.Option(help="Name of a preset or folder of a saved model.")] = None,
     average: Annotated[
-        list[Path] | None, typer.Option(help="Saved models whose weights are averaged with the model's.")
+        list[Path] | None, typer.Option(help="Folder of a saved model to average the weights with; may be repeated.")
     ] = None,
-    half: Annotated[bool, typer.Option(help="Write the folder's weights in half precision.")] = False,
-    overwrite: Annotated[bool, typer.Option(help="Replace what exists.")] = False,
-    overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Model changes.")] = None,
+    half: Annotated[bool, typer.Option(help="Store the folder's weights in half precision.")] = False,
+    overwrite: Annotated[bool, typer.Option(help="Replace existing files.")] = False,
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes to the configuration.")
+    ] = None,
 ) -> None:
-    """Write backbone and feature aggregation as ONNX, images in [0, 1] to features, or the whole model as a folder.
+    """Save the whole model as a folder, or its backbone and feature aggregation as ONNX.
+
+    The ONNX model takes images in [0, 1] and returns features.
 
     Example: mambamatcher export --onnx features.onnx --model lite
     """

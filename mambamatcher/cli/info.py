@@ -1,4 +1,4 @@
-"""`mambamatcher info`: what a preset costs, stage by stage."""
+"""`mambamatcher info`: parameters and operations of each stage of a preset."""
 
 import json
 from dataclasses import asdict
@@ -8,15 +8,17 @@ import typer
 
 
 def info(
-    preset: Annotated[str, typer.Option(help="Which preset to look at.")] = "paper",
-    overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes to it.")] = None,
+    preset: Annotated[str, typer.Option(help="Name of the preset.")] = "paper",
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes to the configuration.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Show parameters and operations of each stage, for one pair of images, beside the paper's figures.
+    """Show parameters and operations of each stage for one pair of images, beside the paper's figures.
 
     Example: mambamatcher info --preset paper features.kernel_size=5
     """
-    # torch is imported only once a command really runs
+    # imported here, so that --help does not import torch
     from rich.console import Console
     from rich.table import Table
 
@@ -44,13 +46,13 @@ def info(
     console.print(table)
     if any(stage.paper_parameters for stage in counted):
         console.print(
-            "Columns 'paper' are quoted from its tables. The scan's 23.2 G is a formula printed there, whose terms "
-            "sum to 8.2 G."
+            "Columns 'paper' are quoted from its tables. The scan's 23.2 G is the printed total of a formula whose "
+            "terms add up to 8.2 G."
         )
 
 
 def scaled(flops: int) -> str:
-    """Write a number of operations with three digits and a unit."""
+    """Format a number of operations with three digits and a unit."""
     for unit, size in (("T", 1e12), ("G", 1e9), ("M", 1e6)):
         if flops >= size:
             return f"{flops / size:.3g} {unit}"

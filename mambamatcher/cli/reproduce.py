@@ -1,4 +1,4 @@
-"""`mambamatcher reproduce`: the paper's tables, its numbers beside ours."""
+"""`mambamatcher reproduce`: the paper's tables with our numbers beside the quoted ones."""
 
 import json
 from dataclasses import asdict
@@ -9,38 +9,38 @@ import typer
 
 
 def reproduce(
-    tables: Annotated[list[str], typer.Argument(metavar="TABLE...", help="Names, or `list` to see them all.")],
-    budget: Annotated[
-        int | None, typer.Option(min=1, help="Training steps of each row, for tables that train.")
-    ] = None,
-    root: Annotated[Path | None, typer.Option(help="Where the benchmarks are; MAMBAMATCHER_DATA if not given.")] = None,
-    model: Annotated[str | None, typer.Option(help="A saved model's folder; the embedded one if not given.")] = None,
-    split: Annotated[str, typer.Option(help="The split to evaluate on.")] = "test",
+    tables: Annotated[
+        list[str], typer.Argument(metavar="TABLE...", help="Names of tables, or `list` to print all names.")
+    ],
+    budget: Annotated[int | None, typer.Option(min=1, help="Training steps per row, for tables that train.")] = None,
+    root: Annotated[Path | None, typer.Option(help="Folder with the benchmarks. Default: MAMBAMATCHER_DATA.")] = None,
+    model: Annotated[str | None, typer.Option(help="Folder of a saved model. Default: the embedded one.")] = None,
+    split: Annotated[str, typer.Option(help="Split to evaluate on.")] = "test",
     base: Annotated[str, typer.Option(help="What trained rows start from: embedded, or paper (DINOv2).")] = "embedded",
-    limit: Annotated[int | None, typer.Option(min=1, help="Evaluate only the first so many pairs.")] = None,
-    finished: Annotated[bool, typer.Option("--finished", help="Train nothing: show the rows that are done.")] = False,
+    limit: Annotated[int | None, typer.Option(min=1, help="Evaluate only the first LIMIT pairs.")] = None,
+    finished: Annotated[bool, typer.Option("--finished", help="Train nothing, show the finished rows.")] = False,
     out: Annotated[
-        Path, typer.Option(help="For the tables (JSON, Markdown, picture) and the results of trained rows.")
+        Path, typer.Option(help="Folder for the tables (JSON, Markdown, chart) and the results of trained rows.")
     ] = Path("benchmarks/results/paper"),
-    runs: Annotated[Path, typer.Option(help="For checkpoints, logs and predictions.")] = Path("runs/reproduce"),
+    runs: Annotated[Path, typer.Option(help="Folder for checkpoints, logs and predictions.")] = Path("runs/reproduce"),
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of Markdown.")] = False,
 ) -> None:
-    """Measure a table of the paper and write it beside the paper's own numbers, which are marked as quoted.
+    """Measure tables of the paper and write them beside the paper's own numbers, which are marked as quoted.
 
-    Rows that are trained are kept one by one: after a stop, the same command goes on with the next row, and the same
-    command run twice at once shares the rows out.
+    Trained rows are saved one by one. After an interruption the same command resumes, and several of the same command
+    at once share the rows.
 
     Example: mambamatcher reproduce correlation sort-key features --budget 240 --root data
     """
-    from mambamatcher.paper.results import write_table
-    from mambamatcher.paper.tables import TABLES, Options
+    from mambamatcher.paper.output import write_table
+    from mambamatcher.paper.tables import TABLES, ReproduceOptions
     from mambamatcher.paper.tables import reproduce as make
 
     if tables == ["list"]:
         titles = {name: table.quoted.title for name, table in TABLES.items()}
         typer.echo(json.dumps(titles) if as_json else "\n".join(f"{name}: {titles[name]}" for name in titles))
         return
-    options = Options(
+    options = ReproduceOptions(
         model=model,
         split=split,
         root=root,
@@ -52,7 +52,7 @@ def reproduce(
         runs=runs,
     )
     for name in tables:
-        TABLES[name]  # an unknown name stops before the first table is made
+        TABLES[name]  # refuse an unknown name before the first table is made
     for name in tables:
         result = make(name, options)
         paths = write_table(result, out)

@@ -1,4 +1,4 @@
-"""`mambamatcher swap`: the target's object with the look of the source's."""
+"""`mambamatcher swap`: transfer the texture of one object to another."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,21 +9,21 @@ from mambamatcher.cli.engines import Device
 
 
 def swap(
-    source: Annotated[Path, typer.Argument(help="The picture whose object gives its look.")],
-    target: Annotated[Path, typer.Argument(help="The picture whose object gets it.")],
-    out: Annotated[Path, typer.Option(help="The picture to write.")],
+    source: Annotated[Path, typer.Argument(help="Image with the object to take the texture from.")],
+    target: Annotated[Path, typer.Argument(help="Image with the object to change.")],
+    out: Annotated[Path, typer.Option(help="Image to write.")],
     source_mask: Annotated[
-        Path | None, typer.Option(help="SOURCE's object; found by the features if not given.")
+        Path | None, typer.Option(help="Mask of the object in SOURCE. Default: estimated from the features.")
     ] = None,
     target_mask: Annotated[
-        Path | None, typer.Option(help="TARGET's object; found by the features if not given.")
+        Path | None, typer.Option(help="Mask of the object in TARGET. Default: estimated from the features.")
     ] = None,
-    matched_out: Annotated[Path | None, typer.Option(help="Also write a mask of where there is a match.")] = None,
-    model: Annotated[str | None, typer.Option(help="A preset's name or a saved model's folder.")] = None,
+    matched_out: Annotated[Path | None, typer.Option(help="Also write a mask of the matched pixels.")] = None,
+    model: Annotated[str | None, typer.Option(help="Name of a preset or folder of a saved model.")] = None,
     device: Device = None,
-    overwrite: Annotated[bool, typer.Option(help="Replace existing pictures.")] = False,
+    overwrite: Annotated[bool, typer.Option(help="Replace existing files.")] = False,
 ) -> None:
-    """Put the texture of SOURCE's object onto TARGET's; where there is no match, TARGET stays as it is.
+    """Put the texture of the object in SOURCE onto the object in TARGET. Pixels without a match do not change.
 
     Example: mambamatcher swap tabby.jpg white-cat.jpg --out swapped.png
     """
@@ -38,19 +38,19 @@ def swap(
         if path is not None:
             check_picture_name(path)
             refuse_existing(path, overwrite)
-    pictures = load_image(source), load_image(target)
+    images = load_image(source), load_image(target)
     given = [
-        None if path is None else read_layer(path, "L", picture.size)
-        for path, picture in zip((source_mask, target_mask), pictures, strict=True)
+        None if path is None else read_layer(path, "L", image.size)
+        for path, image in zip((source_mask, target_mask), images, strict=True)
     ]
     matcher = load_matcher(model, device)
     masks = [
-        object_mask(matcher.foreground(picture), picture.size) if mask is None else mask
-        for mask, picture in zip(given, pictures, strict=True)
+        object_mask(matcher.foreground(image), image.size) if mask is None else mask
+        for mask, image in zip(given, images, strict=True)
     ]
-    flow = dense_flow(matcher.prepare(*pictures))
-    swapped, share = swap_texture(flow, *pictures, *masks)
+    flow = dense_flow(matcher.prepare(*images))
+    swapped, share = swap_texture(flow, *images, *masks)
     save_picture(swapped, out, overwrite)
     if matched_out is not None:
-        save_picture(flow.matched(pictures[1].size), matched_out, overwrite)
+        save_picture(flow.matched(images[1].size), matched_out, overwrite)
     typer.echo(f"wrote {out}; {100 * share:.0f} % of the target's object replaced, the rest has no match")

@@ -1,4 +1,4 @@
-"""`mambamatcher warp`: carry a mask, an overlay or an edit from one picture to another."""
+"""`mambamatcher warp`: transfer a mask, an overlay or an edit from one image to another."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,20 +10,20 @@ from mambamatcher.errors import InputError
 
 
 def warp(
-    source: Annotated[Path, typer.Argument(help="The picture the mask, overlay or edit was made for.")],
-    target: Annotated[Path, typer.Argument(help="The picture to carry it to.")],
-    out: Annotated[Path, typer.Option(help="The picture to write.")],
-    mask: Annotated[Path | None, typer.Option(help="A mask of SOURCE; OUT is the mask of TARGET.")] = None,
-    overlay: Annotated[Path | None, typer.Option(help="A partly transparent picture to lie over it.")] = None,
-    edit: Annotated[Path | None, typer.Option(help="An edited copy of SOURCE; its changes are made to TARGET.")] = None,
-    matched_out: Annotated[Path | None, typer.Option(help="Also write a mask of where there is a match.")] = None,
-    model: Annotated[str | None, typer.Option(help="A preset's name or a saved model's folder.")] = None,
+    source: Annotated[Path, typer.Argument(help="Image that the mask, overlay or edit was made for.")],
+    target: Annotated[Path, typer.Argument(help="Image to transfer it to.")],
+    out: Annotated[Path, typer.Option(help="Image to write.")],
+    mask: Annotated[Path | None, typer.Option(help="Mask of SOURCE; OUT is then the mask of TARGET.")] = None,
+    overlay: Annotated[Path | None, typer.Option(help="Partly transparent image that lies over SOURCE.")] = None,
+    edit: Annotated[Path | None, typer.Option(help="Edited copy of SOURCE; TARGET gets the same changes.")] = None,
+    matched_out: Annotated[Path | None, typer.Option(help="Also write a mask of the matched pixels.")] = None,
+    model: Annotated[str | None, typer.Option(help="Name of a preset or folder of a saved model.")] = None,
     device: Device = None,
-    overwrite: Annotated[bool, typer.Option(help="Replace existing pictures.")] = False,
+    overwrite: Annotated[bool, typer.Option(help="Replace existing files.")] = False,
 ) -> None:
-    """Carry a mask, an overlay or an edit of SOURCE, a picture of the same size, to TARGET.
+    """Transfer a mask, an overlay or an edit of SOURCE, an image of the same size, to TARGET.
 
-    Where nothing in SOURCE matches, a mask is black and TARGET stays as it is.
+    Pixels without a match are black in a mask and do not change in TARGET.
 
     Example: mambamatcher warp cat.jpg other-cat.jpg --mask cat-mask.png --out other-mask.png
     """
@@ -42,18 +42,18 @@ def warp(
         if path is not None:
             check_picture_name(path)
             refuse_existing(path, overwrite)
-    pictures = load_image(source), load_image(target)
+    images = load_image(source), load_image(target)
     mode, path = given[0]
-    layer = read_layer(path, mode, pictures[0].size)
-    flow = dense_flow(load_matcher(model, device).prepare(*pictures))
+    layer = read_layer(path, mode, images[0].size)
+    flow = dense_flow(load_matcher(model, device).prepare(*images))
     if mode == "L":
-        carried = carry_mask(flow, layer, pictures[1].size)
+        warped = carry_mask(flow, layer, images[1].size)
     elif mode == "RGBA":
-        carried = carry_overlay(flow, layer, pictures[1])
+        warped = carry_overlay(flow, layer, images[1])
     else:
-        carried = carry_edit(flow, pictures[0], layer, pictures[1])
-    save_picture(carried, out, overwrite)
+        warped = carry_edit(flow, images[0], layer, images[1])
+    save_picture(warped, out, overwrite)
     if matched_out is not None:
-        save_picture(flow.matched(pictures[1].size), matched_out, overwrite)
+        save_picture(flow.matched(images[1].size), matched_out, overwrite)
     share = float((flow.trust > TRUSTED).mean())
     typer.echo(f"wrote {out}; {100 * share:.0f} % of the target has a match")

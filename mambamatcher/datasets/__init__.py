@@ -1,1 +1,1 @@
-"""Benchmarks, their pairs and what is done to them before a model sees them."""
+"""Benchmarks: parsers, pairs, augmentation and batches."""

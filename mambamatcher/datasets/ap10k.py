@@ -1,8 +1,8 @@
 """AP-10K (Yu et al. 2021) as a correspondence benchmark (Zhang et al. 2024): animals with 17 keypoints each.
 
-Two forms are read. Prepared by GeoAware-SC's script: ImageAnnotation/<family>/<species>/*.json, JPEGImages likewise
-and PairAnnotation/<split>/*.json, the published lists. As AP-10K publishes it: annotations/ap10k-<part>-split1.json in
-COCO form and data/*.jpg; the pairs are then drawn by seed and are ours, not the published ones.
+Two layouts are supported. GeoAware-SC's script makes ImageAnnotation/<family>/<species>/*.json, JPEGImages likewise
+and PairAnnotation/<split>/*.json, the published pairs. The release of AP-10K itself has data/*.jpg and, in COCO format,
+annotations/ap10k-<part>-split1.json; pairs are then sampled with a fixed seed and are not the published ones.
 """
 
 from collections import Counter
@@ -27,16 +27,16 @@ _PARTS = {"trn": "train", "val": "val", "test": "test"}
 
 
 def read_ap10k(root: Path, split: str, faults: Faults) -> list[Pair]:
-    """Read one split: `test` pairs one species, `test-cross-species` one family, `test-cross-family` two families."""
+    """Read one split. Pairs are of one species, of two (`-cross-species`), or of two families (`-cross-family`)."""
     folder = locate(root, "ap-10k", "AP-10K")
     part, _, kind = split.partition("-")
     prepared = folder / "PairAnnotation" / split.replace("-", "_")
     if prepared.is_dir():
-        return _listed_pairs(prepared, folder, kind, faults)
-    return _drawn_pairs(folder, part, kind, faults)
+        return _published_pairs(prepared, folder, kind, faults)
+    return _sampled_pairs(folder, part, kind, faults)
 
 
-def _listed_pairs(listing: Path, folder: Path, kind: str, faults: Faults) -> list[Pair]:
+def _published_pairs(listing: Path, folder: Path, kind: str, faults: Faults) -> list[Pair]:
     pairs = []
     for path in sorted(listing.glob("*.json")):
         with faults.collect(), naming(path):
@@ -48,7 +48,7 @@ def _listed_pairs(listing: Path, folder: Path, kind: str, faults: Faults) -> lis
 
 
 def _prepared_image(folder: Path, stored: str) -> AnnotatedImage:
-    """Read an image by the path its pair stores, which is relative to wherever the pairs were prepared."""
+    """Read an image by the path in its pair, which is relative to the folder where the pairs were prepared."""
     family, species, name = Path(stored.replace("\\", "/")).parts[-3:]
     path = folder / "ImageAnnotation" / family / species / name
     content = read_json(path)
@@ -58,13 +58,13 @@ def _prepared_image(folder: Path, stored: str) -> AnnotatedImage:
 
 
 def _category(image: AnnotatedImage, kind: str) -> str:
-    """Return what results are grouped by: the species, the family, or nothing across families."""
+    """Return what results are grouped by: the species, the family, or `all` across families."""
     if kind == "cross-family":
         return "all"
     return image.path.parent.parent.name if kind == "cross-species" else image.category
 
 
-def _drawn_pairs(folder: Path, part: str, kind: str, faults: Faults) -> list[Pair]:
+def _sampled_pairs(folder: Path, part: str, kind: str, faults: Faults) -> list[Pair]:
     listing = folder / "annotations" / f"ap10k-{_PARTS[part]}-split1.json"
     content = read_json(listing)
     with naming(listing):
@@ -73,17 +73,17 @@ def _drawn_pairs(folder: Path, part: str, kind: str, faults: Faults) -> list[Pai
         animals = Counter(annotation["image_id"] for annotation in content["annotations"])
     images, families = [], {}
     for annotation in content["annotations"]:
-        # in a picture of several animals a keypoint has several right answers
+        # in an image of several animals a keypoint has several correct positions
         if animals[annotation["image_id"]] > 1:
             continue
         with faults.collect(), naming(listing):
             file, category = files[annotation["image_id"]], categories[annotation["category_id"]]
             images.append(_image(folder / "data" / file["file_name"], {**file, **annotation}, category["name"]))
             families[category["name"]] = str(category["supercategory"])
-    return _draw(images, families, kind)
+    return _sample(images, families, kind)
 
 
-def _draw(images: list[AnnotatedImage], families: dict[str, str], kind: str) -> list[Pair]:
+def _sample(images: list[AnnotatedImage], families: dict[str, str], kind: str) -> list[Pair]:
     if kind == "cross-family":
         return sample_pairs({"all": images}, PAIRS, 0, lambda image: families[image.category])
     species = by_category(images)
@@ -97,7 +97,7 @@ def _draw(images: list[AnnotatedImage], families: dict[str, str], kind: str) -> 
 
 
 def _image(path: Path, content: dict[str, Any], category: str) -> AnnotatedImage:
-    """Make an image of a COCO annotation: keypoints are x, y, visibility; the box is x, y, width, height."""
+    """Convert a COCO annotation: keypoints are x, y, visibility; the box is x, y, width, height."""
     flat = content["keypoints"]
     keypoints: dict[str, Point] = {
         name: (float(x), float(y))

@@ -1,4 +1,4 @@
-"""The benchmarks by name: where each is found, how it is read and what its papers measure."""
+"""The benchmarks by name: parser, splits, metric and download of each."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,9 +22,15 @@ from mambamatcher.registry import Registry, unknown
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark:
-    """One benchmark: its parser, the number of pairs its authors give by split, and how to get it.
+    """One benchmark.
 
-    `reference` is what its papers measure the threshold against; a `rendered` one needs no folder.
+    Attributes:
+        parse: Reads a split from a folder.
+        splits: Published number of pairs of each split, if known.
+        reference: What thresholds are relative to in its papers.
+        rendered: Whether pairs are rendered, so that there are no files.
+        folders: Names of its folder under the data folder.
+        get: Where to download it.
     """
 
     parse: Callable[[Path, str, Faults], Sequence[Pair]]
@@ -37,7 +43,7 @@ class Benchmark:
 
 @dataclass(frozen=True)
 class Reading:
-    """The pairs of one split, and what was left out of it with the reason."""
+    """The pairs of one split, and the items that were skipped, each with the reason."""
 
     pairs: Sequence[Pair]
     skipped: list[str]
@@ -120,16 +126,31 @@ DATASETS.register("ap10k")(
     )
 )
 DATASETS.register("synthetic")(
-    Benchmark(parse=read_synthetic, splits=RENDERED, rendered=True, folders=(), get="it is rendered, nothing to get")
+    Benchmark(
+        parse=read_synthetic,
+        splits=RENDERED,
+        rendered=True,
+        folders=(),
+        get="it is rendered, there is nothing to download",
+    )
 )
 
 
 def read_pairs(
     dataset: str, split: str, root: Path | None = None, *, skip_bad: bool = False, check_images: bool = True
 ) -> Reading:
-    """Read one split; bad items stop the reading, or are listed in the result when they are to be skipped.
+    """Read one split of a benchmark.
 
-    With `check_images` every image is decoded once before anything is returned, so none fails later.
+    Args:
+        dataset: Name of the benchmark.
+        split: Name of the split.
+        root: Folder with the benchmarks. `MAMBAMATCHER_DATA` if not given.
+        skip_bad: Skip bad items and list them in the result, instead of raising an error.
+        check_images: Decode every image once, so that none fails later.
+
+    Raises:
+        ConfigError: If there is no such benchmark or split.
+        InputError: If the data is missing, an item is bad, or no usable pair is left.
     """
     benchmark = DATASETS[dataset]
     if split not in benchmark.splits:

@@ -1,4 +1,4 @@
-"""One dataset for every benchmark: pairs of squared pictures with their shared keypoints in the unit frame."""
+"""Datasets and batches for training: pairs of square images with their shared keypoints in the unit frame."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from mambamatcher.datasets.decoding import CACHE_BYTES, ImageCache, frame_size, read_image, to_square
+from mambamatcher.datasets.decoding import CACHE_BYTES, ImageCache, read_image, to_square
 from mambamatcher.datasets.records import AnnotatedImage, Pair, shared_names
 from mambamatcher.datasets.sampling import SHARED, by_category
 from mambamatcher.datasets.transforms import Augmentation, View
@@ -23,9 +23,10 @@ Sample = TypeVar("Sample")
 
 @dataclass(frozen=True)
 class PairSample:
-    """One pair as tensors; pictures in [0, 1], points in the unit frame, sizes and box in original pixels.
+    """One pair as tensors.
 
-    A size is the one the unit frame spans; where the benchmark gives no box, `box_present` is false.
+    Images are in [0, 1], points in the unit frame, sizes and box in original pixels. If the target has no box,
+    `target_box` is zero and `box_present` false.
     """
 
     index: int
@@ -42,9 +43,10 @@ class PairSample:
 
 @dataclass(frozen=True)
 class PairBatch:
-    """Pairs stacked; keypoints are padded to the longest list and `present` says which are real.
+    """A batch of pairs.
 
-    A picture that several pairs share is there once: `source` and `target` are each pair's places in `images`.
+    Keypoints are padded to the longest list, and `present` is false for padding. An image that several pairs share is
+    stored once: `source` and `target` are the indices of each pair's images in `images`.
     """
 
     index: Int[Tensor, " batch"]
@@ -60,10 +62,6 @@ class PairBatch:
     target_box: Float[Tensor, "batch 4"]
     box_present: Bool[Tensor, " batch"]
 
-    def to_target_pixels(self, points: Float[Tensor, "batch keypoint 2"]) -> Float[Tensor, "batch keypoint 2"]:
-        """Move points from the unit frame to each target's original pixels, where metrics are taken."""
-        return (points + 1.0) * (self.target_size[:, None] / 2.0)
-
     def to(self, device: torch.device | str) -> "PairBatch":
         """Move every tensor to a device."""
         moved: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -72,10 +70,15 @@ class PairBatch:
         return PairBatch(**moved)
 
 
-class _Seeded(Dataset[Sample]):
-    """Pairs of any benchmark, decoded once and augmented by seed, epoch and index, whichever worker does it.
+class _SeededDataset(Dataset[Sample]):
+    """Pairs of any benchmark. Augmentation depends only on seed, epoch and index, not on the worker.
 
-    Where several `sides` are given, epochs take them in turn.
+    Args:
+        pairs: The pairs.
+        sides: Input side in pixels. If there are several, epochs cycle through them.
+        augmentation: Augmentation, if any.
+        seed: Seed of the augmentation.
+        cache_bytes: Memory for decoded images.
     """
 
     def __init__(
@@ -85,29 +88,23 @@ class _Seeded(Dataset[Sample]):
         augmentation: Augmentation | None = None,
         *,
         seed: int = 0,
-        keep_aspect: bool = False,
         cache_bytes: int = CACHE_BYTES,
     ) -> None:
         self.pairs = pairs
         self.sides = (sides,) if isinstance(sides, int) else tuple(sides)
         self.augmentation = augmentation
         self.seed = seed
-        self.keep_aspect = keep_aspect
-        # in shared memory, so workers that live on see the new epoch
+        # in shared memory, so that persistent workers see the new epoch
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
         self._photos = ImageCache(read_image, cache_bytes)
-        self._squares = [
-            ImageCache(partial(_square, side=side, keep_aspect=keep_aspect), cache_bytes // len(self.sides))
-            for side in self.sides
-        ]
+        self._squares = [ImageCache(partial(_square, side=side), cache_bytes // len(self.sides)) for side in self.sides]
 
     def set_epoch(self, epoch: int) -> None:
-        """Draw the augmentations of this epoch from now on, at its side."""
+        """Use the augmentations and the side of this epoch from now on."""
         self._epoch.fill_(epoch)
 
     @property
-    def _turn(self) -> int:
-        """Which of the sides this epoch has."""
+    def _side_index(self) -> int:
         return int(self._epoch) % len(self.sides)
 
     def __len__(self) -> int:
@@ -117,33 +114,32 @@ class _Seeded(Dataset[Sample]):
         return np.random.default_rng([self.seed, int(self._epoch), index])
 
     def _plain(self, image: AnnotatedImage) -> Float[Tensor, "3 side side"]:
-        return _floats(self._squares[self._turn][image])
+        return _floats(self._squares[self._side_index][image])
 
     def _view(self, image: AnnotatedImage) -> View:
         return View(self._photos[image], image)
 
     def _changed(self, view: View) -> Float[Tensor, "3 side side"]:
-        return _floats(to_square(view.image, self.sides[self._turn], self.keep_aspect))
+        return _floats(to_square(view.image, self.sides[self._side_index]))
 
     def _sample(self, index: int, pair: Pair, source: Tensor, target: Tensor) -> PairSample:
         points = pair.points()
-        sizes = [frame_size(image.size, self.keep_aspect) for image in (pair.source, pair.target)]
         return PairSample(
             index=index,
             category=pair.category,
             source_image=source,
             target_image=target,
-            source_points=pixels_to_unit(torch.from_numpy(points[0]).float(), sizes[0]),
-            target_points=pixels_to_unit(torch.from_numpy(points[1]).float(), sizes[1]),
-            source_size=torch.tensor(sizes[0]),
-            target_size=torch.tensor(sizes[1]),
+            source_points=pixels_to_unit(torch.from_numpy(points[0]).float(), pair.source.size),
+            target_points=pixels_to_unit(torch.from_numpy(points[1]).float(), pair.target.size),
+            source_size=torch.tensor(pair.source.size),
+            target_size=torch.tensor(pair.target.size),
             target_box=_box(pair.target),
             box_present=pair.target.bbox is not None,
         )
 
 
-class PairDataset(_Seeded[PairSample]):
-    """The listed pairs, one by one."""
+class PairDataset(_SeededDataset[PairSample]):
+    """The given pairs, one by one."""
 
     def __getitem__(self, index: int) -> PairSample:
         pair = self.pairs[index]
@@ -154,10 +150,18 @@ class PairDataset(_Seeded[PairSample]):
         return self._sample(index, changed, self._changed(views[0]), self._changed(views[1]))
 
 
-class GroupDataset(_Seeded[list[PairSample]]):
-    """Each listed pair joined by other pictures of its category, and every ordered pair among them.
+class GroupDataset(_SeededDataset[list[PairSample]]):
+    """Groups: each given pair with other images of its category, as all ordered pairs among them.
 
-    A network sees n pictures and learns from up to n (n - 1) pairs. Each picture is changed once for all its pairs.
+    The backbone sees n images and the model learns from up to n (n - 1) pairs. Each image is augmented once for all its
+    pairs.
+
+    Args:
+        pairs: The first two images of each group.
+        sides: Input side in pixels. If there are several, epochs cycle through them.
+        augmentation: Augmentation, if any.
+        images: Images per group.
+        seed: Seed of the augmentation and of the other images.
     """
 
     def __init__(
@@ -172,38 +176,38 @@ class GroupDataset(_Seeded[list[PairSample]]):
         super().__init__(pairs, sides, augmentation, seed=seed)
         self.images = images
         known = {(image.path, image.category): image for pair in pairs for image in (pair.source, pair.target)}
-        self._company = by_category(list(known.values()))
+        self._by_category = by_category(list(known.values()))
 
     def __getitem__(self, index: int) -> list[PairSample]:
         first, generator = self.pairs[index], self._generator(index)
-        others = [each for each in self._company[first.category] if each not in (first.source, first.target)]
-        drawn = generator.permutation(len(others))[: self.images - 2]
-        members = [first.source, first.target, *(others[number] for number in drawn)]
+        others = [each for each in self._by_category[first.category] if each not in (first.source, first.target)]
+        chosen = generator.permutation(len(others))[: self.images - 2]
+        members = [first.source, first.target, *(others[number] for number in chosen)]
         if self.augmentation is None:
-            pictures = [self._plain(member) for member in members]
+            images = [self._plain(member) for member in members]
         else:
             views = self.augmentation.group([self._view(member) for member in members], generator)
             members = [view.annotated for view in views]
-            pictures = [self._changed(view) for view in views]
+            images = [self._changed(view) for view in views]
         enough = min(SHARED, len(first.names))
         return [
-            self._sample(index, Pair(first.name, source, target, first.category), pictures[i], pictures[j])
+            self._sample(index, Pair(first.name, source, target, first.category), images[i], images[j])
             for (i, source), (j, target) in permutations(enumerate(members), 2)
             if len(shared_names(source, target)) >= enough
         ]
 
 
 def collate(samples: Sequence[PairSample]) -> PairBatch:
-    """Stack samples; padding is zero and marked absent, and a tensor that samples share is stacked once."""
+    """Stack samples into a batch. Padding is zero and marked as absent; a tensor that samples share is stacked once."""
     counts = torch.tensor([len(sample.source_points) for sample in samples])
     images = {id(image): image for sample in samples for image in (sample.source_image, sample.target_image)}
-    place = {key: number for number, key in enumerate(images)}
+    position = {key: number for number, key in enumerate(images)}
     return PairBatch(
         index=torch.tensor([sample.index for sample in samples]),
         category=[sample.category for sample in samples],
         images=torch.stack(list(images.values())),
-        source=torch.tensor([place[id(sample.source_image)] for sample in samples]),
-        target=torch.tensor([place[id(sample.target_image)] for sample in samples]),
+        source=torch.tensor([position[id(sample.source_image)] for sample in samples]),
+        target=torch.tensor([position[id(sample.target_image)] for sample in samples]),
         source_points=_padded([sample.source_points for sample in samples]),
         target_points=_padded([sample.target_points for sample in samples]),
         present=torch.arange(int(counts.max())) < counts[:, None],
@@ -215,7 +219,7 @@ def collate(samples: Sequence[PairSample]) -> PairBatch:
 
 
 def collate_groups(groups: Sequence[list[PairSample]]) -> PairBatch:
-    """Stack all pairs of some groups."""
+    """Stack the pairs of several groups into a batch."""
     return collate([sample for group in groups for sample in group])
 
 
@@ -223,8 +227,8 @@ def _floats(square: UInt8[Tensor, "3 side side"]) -> Float[Tensor, "3 side side"
     return square.float().div_(255.0)
 
 
-def _square(image: AnnotatedImage, side: int, keep_aspect: bool) -> UInt8[Tensor, "3 side side"]:
-    return to_square(read_image(image), side, keep_aspect)
+def _square(image: AnnotatedImage, side: int) -> UInt8[Tensor, "3 side side"]:
+    return to_square(read_image(image), side)
 
 
 def _padded(points: list[Tensor]) -> Float[Tensor, "batch keypoint 2"]:

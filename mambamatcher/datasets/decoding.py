@@ -1,4 +1,4 @@
-"""Pictures from files: decoded once, checked, squared and kept while there is room."""
+"""Decode images: check them against their annotation, resize them to a square, and cache them."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -13,17 +13,21 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from mambamatcher.datasets.faults import Faults
-from mambamatcher.datasets.records import AnnotatedImage, Pair, Size
+from mambamatcher.datasets.records import AnnotatedImage, Pair
 from mambamatcher.errors import InputError
 from mambamatcher.io.images import load_image
 
 CACHE_BYTES = 256 << 20
 
-Picture = TypeVar("Picture", Image.Image, Tensor)
+Decoded = TypeVar("Decoded", Image.Image, Tensor)
 
 
 def read_image(annotated: AnnotatedImage) -> Image.Image:
-    """Decode a picture as RGB, mirrored where its annotation is."""
+    """Decode an image as RGB, mirrored if its annotation is.
+
+    Raises:
+        InputError: If it cannot be decoded, or its size is not the annotated one.
+    """
     image = load_image(annotated.path if annotated.picture is None else annotated.picture)
     if image.size != annotated.size:
         raise InputError(
@@ -33,51 +37,47 @@ def read_image(annotated: AnnotatedImage) -> Image.Image:
     return ImageOps.mirror(image) if annotated.flip else image
 
 
-def to_square(image: Image.Image, side: int, keep_aspect: bool = False) -> UInt8[Tensor, "3 side side"]:
-    """Resize to `side` by `side`; keeping the aspect, the picture fills the upper left and the rest is black."""
-    if keep_aspect:
-        canvas = Image.new("RGB", frame_size(image.size, keep_aspect))
-        canvas.paste(image)
-        image = canvas
-    # the same resampling as `mambamatcher.io.images.to_tensor`, kept as bytes
+def to_square(image: Image.Image, side: int) -> UInt8[Tensor, "3 side side"]:
+    """Resize to `side` by `side`, without keeping the aspect ratio."""
+    # the same resampling as for matching, but kept as bytes: a quarter of the memory
     resized = image.resize((side, side), Image.Resampling.BILINEAR, reducing_gap=3.0)
     return torch.from_numpy(np.array(resized)).permute(2, 0, 1).contiguous()
 
 
-def frame_size(size: Size, keep_aspect: bool) -> Size:
-    """Return the size the unit frame of a squared picture spans, in original pixels."""
-    return (max(size), max(size)) if keep_aspect else size
+class ImageCache(Generic[Decoded]):
+    """Cache of decoded images that evicts the least recently used one.
 
+    Args:
+        load: Decodes an image that is not in the cache.
+        capacity: Bytes to hold. A single image is held even if it is larger.
+    """
 
-class ImageCache(Generic[Picture]):
-    """Pictures as `load` makes them, the least recently used dropped first when `capacity` bytes are full."""
-
-    def __init__(self, load: Callable[[AnnotatedImage], Picture], capacity: int = CACHE_BYTES) -> None:
-        self.load: Callable[[AnnotatedImage], Picture] = load
+    def __init__(self, load: Callable[[AnnotatedImage], Decoded], capacity: int = CACHE_BYTES) -> None:
+        self.load: Callable[[AnnotatedImage], Decoded] = load
         self.capacity = capacity
-        self._pictures: OrderedDict[tuple[Path, bool], Picture] = OrderedDict()
+        self._images: OrderedDict[tuple[Path, bool], Decoded] = OrderedDict()
         self._bytes = 0
 
-    def __getitem__(self, annotated: AnnotatedImage) -> Picture:
+    def __getitem__(self, annotated: AnnotatedImage) -> Decoded:
         key = annotated.path, annotated.flip
-        picture = self._pictures.pop(key, None)
-        if picture is None:
-            picture = self.load(annotated)
-            self._bytes += _bytes(picture)
-        self._pictures[key] = picture
-        while self._bytes > self.capacity and len(self._pictures) > 1:
-            self._bytes -= _bytes(self._pictures.popitem(last=False)[1])
-        return picture
+        image = self._images.pop(key, None)
+        if image is None:
+            image = self.load(annotated)
+            self._bytes += _bytes(image)
+        self._images[key] = image
+        while self._bytes > self.capacity and len(self._images) > 1:
+            self._bytes -= _bytes(self._images.popitem(last=False)[1])
+        return image
 
 
 def without_bad_images(pairs: Sequence[Pair], faults: Faults) -> list[Pair]:
-    """Decode every picture once and drop the pairs of those that fail, each noted with its file."""
+    """Decode every image once and drop pairs with an image that fails. Each is added to `faults`."""
     images = {image.path: image for pair in pairs for image in (pair.source, pair.target)}
     with ThreadPoolExecutor(max_workers=2) as pool:
-        reasons = dict(zip(images, pool.map(_reason, images.values()), strict=True))
+        found = dict(zip(images, pool.map(_fault_of, images.values()), strict=True))
     kept = []
     for pair in pairs:
-        bad = [reason for image in (pair.source, pair.target) if (reason := reasons[image.path])]
+        bad = [fault for image in (pair.source, pair.target) if (fault := found[image.path])]
         if bad:
             faults.messages.append(f"{pair.name}: {bad[0]}")
         else:
@@ -85,7 +85,7 @@ def without_bad_images(pairs: Sequence[Pair], faults: Faults) -> list[Pair]:
     return kept
 
 
-def _reason(annotated: AnnotatedImage) -> str | None:
+def _fault_of(annotated: AnnotatedImage) -> str | None:
     try:
         read_image(annotated)
     except InputError as error:
@@ -93,5 +93,5 @@ def _reason(annotated: AnnotatedImage) -> str | None:
     return None
 
 
-def _bytes(picture: Image.Image | Tensor) -> int:
-    return picture.nbytes if isinstance(picture, Tensor) else 3 * picture.width * picture.height
+def _bytes(image: Image.Image | Tensor) -> int:
+    return image.nbytes if isinstance(image, Tensor) else 3 * image.width * image.height

@@ -1,4 +1,4 @@
-"""Bad items of a benchmark: each is named with its file, and none is dropped without being counted."""
+"""Bad items of a benchmark. Each is reported with its file, and none is dropped silently."""
 
 import csv
 from collections.abc import Iterator
@@ -15,34 +15,34 @@ _WORDS: dict[type, str] = {str: "text", list: "a list", dict: "an object"}
 
 
 class Faults:
-    """The bad items met while reading; the reader goes on, and the caller decides at the end."""
+    """Bad items found while reading. Reading continues, and the caller decides at the end."""
 
     def __init__(self) -> None:
         self.messages: list[str] = []
 
     @contextmanager
     def collect(self) -> Iterator[None]:
-        """Note an `InputError` of the enclosed item and go on with the next one."""
+        """Record an `InputError` of the enclosed item instead of raising it."""
         try:
             yield
         except InputError as error:
             self.messages.append(str(error))
 
     def settle(self, skip: bool) -> None:
-        """Raise if anything was bad, unless bad items are to be skipped."""
+        """Raise an `InputError` if any item was bad, unless bad items are skipped."""
         if not self.messages or skip:
             return
         distinct = list(dict.fromkeys(self.messages))
         more = f"; and {len(distinct) - SHOWN} more" if len(distinct) > SHOWN else ""
         raise InputError(
             f"{len(self.messages)} bad items, nothing was written: {'; '.join(distinct[:SHOWN])}{more}. "
-            "Mend them or leave them out with --skip-bad."
+            "Fix them or skip them with --skip-bad."
         )
 
 
 @contextmanager
 def naming(path: Path | str) -> Iterator[None]:
-    """Turn whatever malformed content raises into an `InputError` that names the file, or the place in it."""
+    """Turn errors from malformed content into an `InputError` that names the file, or the position in it."""
     try:
         yield
     except InputError as error:
@@ -56,20 +56,20 @@ def naming(path: Path | str) -> Iterator[None]:
 
 
 def check_kind(value: Any, kind: type[Kind], name: str) -> Kind:
-    """Return a value that is of this kind, and refuse any other."""
+    """Return the value if it is of this type, else raise an `InputError`."""
     if not isinstance(value, kind):
         raise InputError(f"{name} must be {_WORDS[kind]}, got {value!r:.60}")
     return value
 
 
 def check_number(value: Any) -> None:
-    """Refuse what is not a finite number."""
+    """Raise an `InputError` unless the value is a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
         raise InputError(f"expected a finite number, got {value!r:.60}")
 
 
 def check_numbers(values: Any, count: int, name: str) -> None:
-    """Refuse what is not a list of so many finite numbers."""
+    """Raise an `InputError` unless the value is a list of `count` finite numbers."""
     if len(check_kind(values, list, name)) != count:
         raise InputError(f"{name} must hold {count} numbers, got {values!r:.60}")
     for value in values:

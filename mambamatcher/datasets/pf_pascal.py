@@ -1,7 +1,7 @@
 """PF-PASCAL (Ham et al. 2018) with the pair lists of SCNet and NCNet.
 
-`trn` and `val` rows name images whose keypoints are in `Annotations/<class>/<image>.mat`; `test` rows carry their own
-keypoints. All coordinates are those of the published images (longest side 300) and are never scaled again.
+`trn` and `val` rows name images whose keypoints are in `Annotations/<class>/<image>.mat`; `test` rows contain their own
+keypoints. All coordinates are pixels of the published images (longest side 300).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -33,11 +33,11 @@ ReadImage = Callable[[str, str], AnnotatedImage]
 
 
 def read_pf_pascal(root: Path, split: str, faults: Faults) -> list[Pair]:
-    """Read one split; rows with flip 1 are both pictures mirrored."""
+    """Read one split. In rows with flip 1 both images are mirrored."""
     folder = locate(root, "PF-PASCAL", "PF-dataset-PASCAL")
     listing = first_existing(*(folder / name for name in _LISTS[split]))
+    # the official release has no names, so that file may be absent
     names = read_json(path) if (path := folder / "keypoint_names.json").exists() else {}
-    # images recur in many rows; the official release has no names, so that file may be absent
     image = cache(partial(_read_image, folder, names))
 
     pairs = []
@@ -75,7 +75,7 @@ def _read_image(folder: Path, names: dict[str, list[str]], category: str, stem: 
 
 
 def _present(points: Iterable[Sequence[float]], names: Sequence[str]) -> dict[str, Point]:
-    """Keep the rows without NaN; where there are no names a keypoint is called by its row."""
+    """Return the rows without NaN. A keypoint without a name is named after its row."""
     return {
         names[row] if row < len(names) else str(row): (x, y)
         for row, (x, y) in enumerate(points)

@@ -1,4 +1,4 @@
-"""PF-WILLOW (Ham et al. 2018): 900 test pairs of ten classes, ten keypoints each, all in one CSV file; no boxes."""
+"""PF-WILLOW (Ham et al. 2018): 900 test pairs of ten classes with ten keypoints each, in one CSV file. No boxes."""
 
 from functools import cache
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Reading the files of a release: every fault becomes an `InputError` with the file's name."""
+"""Read the files of a release. Every problem is an `InputError` that names the file."""
 
 import csv
 import os
@@ -16,25 +16,25 @@ ROOT_VARIABLE = "MAMBAMATCHER_DATA"
 
 
 def data_root(root: Path | None) -> Path:
-    """Return the folder of the benchmarks: the one given, or the one `MAMBAMATCHER_DATA` names."""
-    named = root or os.environ.get(ROOT_VARIABLE)
-    if not named:
-        raise InputError(f"no data folder was given: use --root or set {ROOT_VARIABLE}")
-    folder = Path(named).expanduser().absolute()  # for workers that run in another folder
+    """Return the folder with the benchmarks: the given one, or the one in `MAMBAMATCHER_DATA`."""
+    chosen = root or os.environ.get(ROOT_VARIABLE)
+    if not chosen:
+        raise InputError(f"no data folder was given; use --root or set {ROOT_VARIABLE}")
+    folder = Path(chosen).expanduser().absolute()  # workers may run in another folder
     if not folder.is_dir():
         raise InputError(f"the data folder {folder} does not exist")
     return folder
 
 
 def locate(root: Path, *names: str) -> Path:
-    """Return the benchmark's own folder: one of `names` under the root, or the root itself."""
+    """Return the folder of a benchmark: one of `names` under the root, or the root itself."""
     return next((root / name for name in names if (root / name).is_dir()), root)
 
 
 def first_existing(*candidates: Path) -> Path:
-    """Return the first file that exists; name the one that was expected when none does."""
+    """Return the first path that exists. If none does, raise an `InputError` that names the first."""
     for path in candidates:
-        if os.path.exists(path):  # unlike Path.exists, also for names that no file can have
+        if os.path.exists(path):  # unlike Path.exists, does not raise for names that no file can have
             return path
     raise InputError(f"{candidates[0]} is missing")
 
@@ -60,7 +60,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:
-    """Read a CSV file with a header; a row with too few or too many cells is malformed."""
+    """Read a CSV file with a header. A row with too few or too many cells is malformed."""
     with naming(path):
         rows = list(csv.DictReader(read_text(path).splitlines()))
     for number, row in enumerate(rows, start=2):

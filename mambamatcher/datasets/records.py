@@ -1,30 +1,38 @@
-"""What every benchmark is read into: annotated images and pairs of them, all in original pixels, always (x, y)."""
+"""Annotated images and pairs: what every benchmark is read into. Coordinates are (x, y) in original pixels."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from math import isfinite
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
-from mambamatcher.datasets.left_right import mirror_name
 from mambamatcher.errors import InputError
 
 Point = tuple[float, float]
 Size = tuple[int, int]
 Box = tuple[float, float, float, float]
 
-# VOC counts pixels from one and some releases round, so a box may stick out this far and still be right
+# VOC counts pixels from one and some releases round, so a correct box may extend this far beyond its image
 BOX_TOLERANCE = 2.0
+_MIRRORED = {"L": "R", "R": "L", "Left": "Right", "Right": "Left", "left": "right", "right": "left"}
 
 
 @dataclass(frozen=True, slots=True)
 class AnnotatedImage:
-    """One picture, its `(width, height)` and the keypoints that can be seen in it; absent keypoints are not listed.
+    """An image with its annotation.
 
-    `flip` says that the pixels are to be mirrored after decoding; keypoints and box already are those of the mirrored
-    picture. A rendered picture is carried along in `picture`; its path is only a name.
+    Attributes:
+        path: The image file. For a rendered image it is only a name.
+        size: `(width, height)` in pixels.
+        category: Category of the object.
+        keypoints: Visible keypoints by name. Absent keypoints are not listed.
+        bbox: Box of the object, `(x1, y1, x2, y2)`, if the benchmark gives one.
+        flip: Whether pixels are mirrored after decoding. Keypoints and box are those of the mirrored image.
+        picture: Pixels of a rendered image, which has no file.
     """
 
     path: Path
@@ -48,7 +56,7 @@ class AnnotatedImage:
             _check_box(self.bbox, self.size, self.path)
 
     def mirrored(self) -> "AnnotatedImage":
-        """Return the annotation of the picture seen in a mirror: left names become right names and the reverse."""
+        """Return the annotation of the mirrored image. Left and right keypoints exchange their names."""
         width = self.size[0]
         keypoints = {mirror_name(name): (width - x, y) for name, (x, y) in self.keypoints.items()}
         bbox = self.bbox and (width - self.bbox[2], self.bbox[1], width - self.bbox[0], self.bbox[3])
@@ -57,9 +65,14 @@ class AnnotatedImage:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A source and a target picture of one category that share at least one keypoint.
+    """A source and a target image that share at least one keypoint.
 
-    `variation` holds the grades the benchmark gives (viewpoint, scale, truncation, occlusion, mirror), where it does.
+    Attributes:
+        name: Unique name within its split.
+        source: Source image.
+        target: Target image.
+        category: What results are grouped by.
+        variation: Difficulty grades (viewpoint, scale, truncation, occlusion, mirror), if the benchmark gives them.
     """
 
     name: str
@@ -77,7 +90,7 @@ class Pair:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The keypoints both pictures show, in the order of the source."""
+        """Names of the keypoints that both images show, in the order of the source."""
         return shared_names(self.source, self.target)
 
     def points(self) -> tuple[np.ndarray, np.ndarray]:
@@ -88,16 +101,54 @@ class Pair:
 
 
 def shared_names(source: AnnotatedImage, target: AnnotatedImage) -> tuple[str, ...]:
-    """Return the keypoints both pictures show, in the order of the source."""
+    """Return the names of the keypoints that both images show, in the order of the source."""
     return tuple(name for name in source.keypoints if name in target.keypoints)
 
 
+def mirror_name(name: str) -> str:
+    """Return the name that a keypoint has in a mirrored image. Names without a side do not change.
+
+    Example:
+        >>> mirror_name("L_Eye"), mirror_name("Leg_Right_Back"), mirror_name("Nose")
+        ('R_Eye', 'Leg_Left_Back', 'Nose')
+    """
+    return "_".join(_MIRRORED.get(word, word) for word in name.split("_"))
+
+
+def has_side(name: str) -> bool:
+    """Return whether the name of a keypoint says left or right."""
+    return mirror_name(name) != name
+
+
+def are_named(names: tuple[str, ...]) -> bool:
+    """Return whether keypoints have real names. Bare numbers may hide a left and a right one."""
+    return not any(name.isdigit() for name in names)
+
+
+def fingerprint(pairs: Sequence[Pair]) -> str:
+    """Return a hash of names, annotations and image files. It does not depend on the folder they are in."""
+    digest = sha256()
+    seen = set()
+    for pair in pairs:
+        content = [pair.name, pair.category, _annotation(pair.source), _annotation(pair.target), dict(pair.variation)]
+        digest.update(json.dumps(content, sort_keys=True).encode())
+        for image in (pair.source, pair.target):
+            if image.path not in seen:
+                seen.add(image.path)
+                digest.update(image.path.read_bytes() if image.picture is None else image.picture.tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _annotation(image: AnnotatedImage) -> list[object]:
+    return [image.path.name, image.size, dict(image.keypoints), image.bbox, image.flip]
+
+
 def _check_text(text: str) -> None:
-    """Refuse half a character, which JSON can hold and no file can."""
+    """Refuse lone surrogates, which JSON can hold but no UTF-8 file."""
     try:
-        text.encode("utf-8", "surrogateescape")  # as file names are read
+        text.encode("utf-8", "surrogateescape")  # file names may hold undecodable bytes
     except UnicodeEncodeError as error:
-        raise InputError(f"the name {text!a} holds half a character (a surrogate), so it cannot be written") from error
+        raise InputError(f"the name {text!a} holds a lone surrogate, so it cannot be written; rename it") from error
 
 
 def _check_box(box: Box, size: Size, path: Path) -> None:

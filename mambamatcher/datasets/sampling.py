@@ -1,4 +1,4 @@
-"""Pairs drawn by seed from images that come without a list of pairs."""
+"""Sample pairs with a fixed seed from images that come without a list of pairs."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -7,7 +7,7 @@ import numpy as np
 
 from mambamatcher.datasets.records import AnnotatedImage, Pair
 
-SHARED = 3  # keypoints two images must both show to be a pair
+SHARED = 3  # keypoints that two images must share to be a pair
 
 Key = Callable[[AnnotatedImage], str]
 
@@ -21,7 +21,7 @@ def by_category(images: Sequence[AnnotatedImage]) -> dict[str, list[AnnotatedIma
 
 
 def sharing_pairs(images: Sequence[AnnotatedImage], differ: Key, shared: int = SHARED) -> np.ndarray:
-    """Return the indices `[pair, 2]` of all ordered pairs that share enough keypoints and differ in the key."""
+    """Return the indices `[pair, 2]` of all ordered pairs that share enough keypoints and have different keys."""
     names = sorted({name for image in images for name in image.keypoints})
     shown = np.zeros((len(images), len(names)), dtype=np.float32)
     for row, image in enumerate(images):
@@ -33,12 +33,20 @@ def sharing_pairs(images: Sequence[AnnotatedImage], differ: Key, shared: int = S
 def sample_pairs(
     groups: dict[str, list[AnnotatedImage]], count: int, seed: int, differ: Key, shared: int = SHARED
 ) -> list[Pair]:
-    """Draw `count` pairs by seed, as evenly over the groups as their sizes allow, in an order drawn by seed too."""
+    """Sample pairs within groups, as evenly over the groups as their sizes allow, in random order.
+
+    Args:
+        groups: Images by group. The group of a pair becomes its category.
+        count: Number of pairs, fewer if there are not enough.
+        seed: Seed of the choice and of the order.
+        differ: Key in which the two images of a pair must differ.
+        shared: Keypoints that they must share.
+    """
     candidates = {name: sharing_pairs(images, differ, shared) for name, images in groups.items()}
     shares = even_shares({name: len(found) for name, found in candidates.items()}, count)
     pairs = []
     for number, (name, found) in enumerate(candidates.items()):
-        # every group has its own stream, so one group's size does not change another group's pairs
+        # each group has its own generator, so that its pairs do not depend on other groups
         chosen = np.random.default_rng([seed, number]).permutation(len(found))[: shares[name]]
         images = groups[name]
         pairs += [_pair(images[source], images[target], name) for source, target in found[chosen]]
@@ -47,7 +55,7 @@ def sample_pairs(
 
 
 def even_shares(available: dict[str, int], count: int) -> dict[str, int]:
-    """Divide `count` over the groups: small groups give all they have, the others share the rest evenly."""
+    """Divide `count` over the groups: small groups are used up, and the others share the rest evenly."""
     shares, left = {}, count
     for done, (name, size) in enumerate(sorted(available.items(), key=lambda item: item[1])):
         shares[name] = min(size, left // (len(available) - done))

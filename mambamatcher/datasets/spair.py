@@ -1,7 +1,7 @@
-"""SPair-71k (Min et al. 2019): one JSON file a pair, listed by `Layout/{large,small}/{trn,val,test}.txt`.
+"""SPair-71k (Min et al. 2019): one JSON file per pair, listed in `Layout/{large,small}/{trn,val,test}.txt`.
 
-Official folders: JPEGImages/<category>, PairAnnotation/<split>, Layout. A file name holds a colon, which some file
-systems refuse; the replacements common unpackers make are understood.
+Official folders: JPEGImages/<category>, PairAnnotation/<split>, Layout. File names contain a colon, which some file
+systems do not allow; the replacements of common unpacking programs are recognised.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from mambamatcher.datasets.reading import first_existing, locate, read_json, rea
 from mambamatcher.datasets.records import AnnotatedImage, Pair, Point
 from mambamatcher.errors import InputError
 
-# 7-Zip and most others, URL-escaped archives, and the private-use colon of Windows shares under Linux
+# the replacements of 7-Zip and most others, of URL-escaped archives, and of Windows shares under Linux
 _COLONS = (":", "_", "%3A", "\uf03a")
 _GRADES = {
     "viewpoint": "viewpoint_variation",
@@ -25,7 +25,7 @@ _GRADES = {
 
 
 def read_spair(root: Path, split: str, faults: Faults) -> list[Pair]:
-    """Read one split; `val` is the large layout and `val-small` the small one."""
+    """Read one split. `val` is the large layout and `val-small` the small one."""
     folder = locate(root, "SPair-71k")
     part, _, layout = split.partition("-")
     listing = folder / "Layout" / (layout or "large") / f"{part}.txt"
@@ -39,12 +39,12 @@ def read_spair(root: Path, split: str, faults: Faults) -> list[Pair]:
 
 
 def annotation_paths(folder: Path, name: str) -> list[Path]:
-    """Return where the annotation of `name` may be, the official place first."""
+    """Return the possible paths of an annotation, the official one first."""
     return [folder / f"{name.replace(':', colon)}.json" for colon in _COLONS]
 
 
 def parse_pair(path: Path, images: Path) -> Pair:
-    """Read one pair annotation; grades and keypoint ids that are null stay unknown."""
+    """Read one pair annotation. Grades and keypoint ids may be null."""
     content = read_json(path)
     with naming(path):
         source_points, target_points = content["src_kps"], content["trg_kps"]

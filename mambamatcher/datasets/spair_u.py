@@ -1,8 +1,7 @@
-"""SPair-U (Mariotti et al. 2025): the test pairs of SPair-71k with keypoints nobody trained on.
+"""SPair-U (Mariotti et al. 2025): the test pairs of SPair-71k with keypoints that no model was trained on.
 
-It is published as annotations only, in SPair-71k's own format, beside SPair-71k: the list of pairs and the images are
-those of SPair-71k, either linked into the folder or taken from its neighbour. Pairs of the list that were not
-annotated again are not part of it.
+Only annotations are published, in SPair-71k's format. The list of pairs and the images are those of SPair-71k, either
+linked into this folder or in the SPair-71k folder next to it. Pairs without a new annotation are not part of it.
 """
 
 from pathlib import Path

@@ -1,7 +1,7 @@
 """Augmentation of training pairs: photometric changes, crops that keep the object, and mirroring.
 
-The choices are those of CATs and TransforMatcher, each photometric change with probability 0.2 and the crop with 0.5.
-All randomness comes from the generator passed in, so a sample depends on its seed and on nothing else.
+As in CATs and TransforMatcher, each photometric change has probability 0.2 and the crop 0.5. All randomness comes from
+the generator that is passed in, so a sample depends only on its seed.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,17 +9,13 @@ from dataclasses import dataclass, replace
 from math import ceil, floor
 
 import numpy as np
-import torch
-from jaxtyping import UInt8
 from PIL import Image, ImageEnhance, ImageOps
-from torch import Tensor
 
-from mambamatcher.datasets.left_right import tells_sides
-from mambamatcher.datasets.records import AnnotatedImage, Box, shared_names
+from mambamatcher.datasets.records import AnnotatedImage, Box, are_named, shared_names
 from mambamatcher.datasets.sampling import SHARED
 from mambamatcher.errors import ConfigError
 
-# a crop keeps at least this share of each side: keypoints close together would otherwise leave a few blurred pixels
+# a crop keeps at least this share of each side: keypoints close together would otherwise leave only a few pixels
 SMALLEST_CROP = 0.3
 CROP_MARGIN = 20.0  # pixels around the keypoints of an image without a box
 
@@ -29,7 +25,7 @@ Photo = Image.Image
 
 @dataclass(frozen=True)
 class View:
-    """A decoded picture and its annotation, changed together."""
+    """An image and its annotation, which change together."""
 
     image: Photo
     annotated: AnnotatedImage
@@ -37,7 +33,13 @@ class View:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Augmentation:
-    """How often each change is made to a training pair."""
+    """Probabilities of the changes to an image.
+
+    Attributes:
+        photometric: Of each photometric change.
+        crop: Of a crop.
+        flip: Of mirroring.
+    """
 
     photometric: float = 0.2
     crop: float = 0.5
@@ -49,20 +51,21 @@ class Augmentation:
                 raise ConfigError(f"{name} is a probability, got {getattr(self, name)}")
 
     def __call__(self, source: View, target: View, generator: Generator) -> tuple[View, View]:
-        """Change both views of a pair, independently of each other as far as their keypoints stay matched."""
+        """Augment both images of a pair, independently as long as they still share keypoints."""
         source, target = self._mirrored(source, target, generator)
         names = _shared(source, target)
         return self._changed(source, names, generator), self._changed(target, names, generator)
 
     def group(self, views: Sequence[View], generator: Generator) -> list[View]:
-        """Change pictures that are all compared with each other; a crop keeps all of a picture's own keypoints.
+        """Augment images that are all matched with each other. A crop keeps all keypoints of its image.
 
-        The first two must stay a pair: they are mirrored together where they would not be one otherwise.
+        The first two images must remain a pair, so they are mirrored together where they would not share enough
+        keypoints otherwise.
         """
         first, second = self._mirrored(views[0], views[1], generator)
         rest = []
         for view in views[2:]:
-            flip = generator.random() < self.flip and tells_sides(tuple(view.annotated.keypoints))
+            flip = generator.random() < self.flip and are_named(tuple(view.annotated.keypoints))
             rest.append(mirror(view) if flip else view)
         return [self._changed(view, tuple(view.annotated.keypoints), generator) for view in (first, second, *rest)]
 
@@ -76,22 +79,22 @@ class Augmentation:
         before = _shared(source, target)
         first = mirror(source) if flips[0] else source
         second = mirror(target) if flips[1] else target
-        # unnamed keypoints may be left and right ones, and two side views may match on one side only: both go together
-        apart = tells_sides(before) and len(_shared(first, second)) >= min(SHARED, len(before))
-        if flips[0] == flips[1] or apart:
+        # numbered keypoints may have sides, and two side views may share keypoints of one side only: mirror both then
+        independent = are_named(before) and len(_shared(first, second)) >= min(SHARED, len(before))
+        if flips[0] == flips[1] or independent:
             return first, second
         return first, mirror(target) if flips[0] else target
 
 
 def mirror(view: View) -> View:
-    """Mirror the picture; left and right keypoints change names."""
+    """Mirror an image. Left and right keypoints exchange their names."""
     return View(ImageOps.mirror(view.image), view.annotated.mirrored())
 
 
 def random_crop(view: View, names: tuple[str, ...], generator: Generator) -> View:
-    """Cut out a random part that keeps the object: its box, or the named keypoints with a margin where it has none.
+    """Crop at random around the object: its box, or the named keypoints with a margin if it has none.
 
-    Named keypoints that lie in the image stay in it.
+    Named keypoints inside the image stay inside.
     """
     left, top, right, bottom = _kept(view.annotated, names)
     spans = []
@@ -106,7 +109,7 @@ def random_crop(view: View, names: tuple[str, ...], generator: Generator) -> Vie
 
 
 def _kept(annotated: AnnotatedImage, names: tuple[str, ...]) -> Box:
-    """Return the least part of an image that a crop keeps; CATs keeps the box, TransforMatcher 20 pixels of margin."""
+    """Return the region that every crop keeps. CATs keeps the box, TransforMatcher a margin of 20 pixels."""
     points = np.array([annotated.keypoints[name] for name in names])
     low, high = points.min(axis=0), points.max(axis=0)
     if annotated.bbox is None:
@@ -115,13 +118,13 @@ def _kept(annotated: AnnotatedImage, names: tuple[str, ...]) -> Box:
 
 
 def crop(view: View, window: tuple[int, int, int, int]) -> View:
-    """Cut the picture to a window; keypoints outside it are dropped and the box is cut to it."""
+    """Crop an image to a window. Keypoints outside are dropped and the box is clipped."""
     left, top, right, bottom = window
     size = right - left, bottom - top
     moved = {name: (x - left, y - top) for name, (x, y) in view.annotated.keypoints.items()}
     inside = {name: (x, y) for name, (x, y) in moved.items() if 0 <= x <= size[0] and 0 <= y <= size[1]}
     annotated = replace(
-        view.annotated, size=size, keypoints=inside, bbox=view.annotated.bbox and _cut(view.annotated.bbox, window)
+        view.annotated, size=size, keypoints=inside, bbox=view.annotated.bbox and _clip(view.annotated.bbox, window)
     )
     return View(view.image.crop(window), annotated)
 
@@ -132,14 +135,6 @@ def photometric(image: Photo, probability: float, generator: Generator) -> Photo
         if generator.random() < probability:
             image = change(image, generator)
     return image
-
-
-def photometric_tensor(
-    image: UInt8[Tensor, "3 height width"], probability: float, generator: Generator
-) -> UInt8[Tensor, "3 height width"]:
-    """Apply the photometric changes to a picture held as a tensor."""
-    changed = photometric(Image.fromarray(image.permute(1, 2, 0).numpy()), probability, generator)
-    return torch.from_numpy(np.array(changed)).permute(2, 0, 1).contiguous()
 
 
 def _grey(image: Photo, generator: Generator) -> Photo:
@@ -186,7 +181,7 @@ PHOTOMETRIC: tuple[Callable[[Photo, Generator], Photo], ...] = (
 )
 
 
-def _cut(box: Box, window: tuple[int, int, int, int]) -> Box | None:
+def _clip(box: Box, window: tuple[int, int, int, int]) -> Box | None:
     width, height = window[2] - window[0], window[3] - window[1]
     left, top = max(0.0, box[0] - window[0]), max(0.0, box[1] - window[1])
     right, bottom = min(float(width), box[2] - window[0]), min(float(height), box[3] - window[1])

@@ -1,4 +1,4 @@
-"""Is a benchmark here, whole, and free of overlap between its splits?"""
+"""Check whether a benchmark is present and complete, and which images its splits share."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,16 @@ from mambamatcher.errors import InputError
 
 @dataclass(frozen=True)
 class SplitState:
-    """One split as found: usable pairs, the number its authors give where known, and every fault."""
+    """State of one split.
+
+    Attributes:
+        split: Name of the split.
+        pairs: Number of usable pairs.
+        expected: Published number of pairs, if known.
+        images: Number of images.
+        faults: Every bad item with its reason.
+        absent: Why the split cannot be read at all, if it cannot.
+    """
 
     split: str
     pairs: int
@@ -26,13 +35,13 @@ class SplitState:
 
     @property
     def complete(self) -> bool:
-        """Whether all pairs are here and good."""
+        """Whether all pairs are present and usable."""
         return not self.faults and self.absent is None and self.expected in (None, self.pairs)
 
 
 @dataclass(frozen=True)
 class Verification:
-    """All splits of a benchmark, and how many images each two of them share."""
+    """State of all splits of a benchmark, and how many images each two of them share."""
 
     dataset: str
     root: str
@@ -42,15 +51,21 @@ class Verification:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is missing or bad."""
+        """Whether all splits are complete."""
         return all(split.complete for split in self.splits)
 
 
 def verify(dataset: str, root: Path | None = None) -> Verification:
-    """Read every split, decode every image and compare the counts with the published ones."""
+    """Read every split, decode every image and compare the counts with the published ones.
+
+    Raises:
+        InputError: If the benchmark is rendered, or the data folder does not exist.
+    """
     benchmark = DATASETS[dataset]
     if benchmark.rendered:
-        raise InputError(f"{dataset} is rendered when it is used; there is nothing to verify")
+        raise InputError(
+            f"{dataset} is rendered when it is used, so there is nothing to verify; choose a downloaded benchmark"
+        )
     folder = data_root(root)
     states, images = [], {}
     for split, expected in benchmark.splits.items():
@@ -67,12 +82,12 @@ def verify(dataset: str, root: Path | None = None) -> Verification:
 
 
 def _images(pairs: Sequence[Pair]) -> set[str]:
-    """Collect file names: releases store the same photo under each of its categories."""
+    """Return file names: releases store the same photo under each of its categories."""
     return {image.path.name for pair in pairs for image in (pair.source, pair.target)}
 
 
 def _shared(images: Mapping[str, set[str]]) -> dict[str, int]:
-    """Count the images that two splits share; subsets of one split (small, noleak) are no news."""
+    """Count the images that two splits share. Subsets of a split (small, noleak) are left out."""
     parts = [split for split in images if "-" not in split]
     shared = {f"{a} and {b}": len(images[a] & images[b]) for a, b in combinations(parts, 2)}
     return {splits: count for splits, count in shared.items() if count}

@@ -1,10 +1,10 @@
-"""PASCAL VOC 2011 photos with the Berkeley keypoints: the set to train on, and the selection split to decide on.
+"""PASCAL VOC 2011 photos with the Berkeley keypoints: a training split and a split for model selection.
 
-A tenth of the photos, chosen by a hash of their name, is held out: the `selection` split is made of pairs among those
-alone and `trn` of pairs among the others, in both folders alike, so an object of a held-out photo is never trained on.
+A tenth of the photos, chosen by a hash of their name, is held out. Pairs of `selection` are among held-out photos and
+pairs of `trn` among the others, in both folders alike, so that no object of a held-out photo is trained on.
 
-To learn what a model does away from the keypoints it was taught, `trn-seen` leaves out a third of each category's
-keypoint names, and `selection-unseen` has nothing but those.
+To measure keypoints that a model was not trained on, `trn-seen` leaves out a third of each category's keypoint names,
+and `selection-unseen` contains only those.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from mambamatcher.datasets.faults import Faults, naming
-from mambamatcher.datasets.left_right import mirror_name
 from mambamatcher.datasets.reading import read_json
-from mambamatcher.datasets.records import AnnotatedImage, Pair
+from mambamatcher.datasets.records import AnnotatedImage, Pair, mirror_name
 from mambamatcher.datasets.sampling import SHARED, by_category, sample_pairs
 from mambamatcher.errors import InputError
 
@@ -24,28 +23,28 @@ FOLDERS = ("VOC2011-keypoints", "VOC2011-instances")
 PAIRS = {"trn": 60_000, "selection": 6_000, "trn-seen": 60_000, "selection-unseen": 6_000}
 SEED = 0
 _HELD_OUT = 0.1
-_UNSEEN_PART = 3  # of a category's keypoint names, one in so many
+_UNSEEN_PART = 3  # one in three of a category's keypoint names
 
 
 def read_voc(root: Path, split: str, faults: Faults) -> list[Pair]:
-    """Read pairs over both folders."""
+    """Read pairs from both folders together."""
     return voc_pairs([root / name for name in FOLDERS], split, faults)
 
 
 def read_voc_keypoints(root: Path, split: str, faults: Faults) -> list[Pair]:
-    """Read pairs of the first folder alone: one clear object a photo."""
+    """Read pairs from the first folder: one clear object per photo."""
     return voc_pairs([_own(root, FOLDERS[0])], split, faults)
 
 
 def read_voc_instances(root: Path, split: str, faults: Faults) -> list[Pair]:
-    """Read pairs of the second folder alone: cropped objects, small and truncated ones among them."""
+    """Read pairs from the second folder: cropped objects, some small or truncated."""
     return voc_pairs([_own(root, FOLDERS[1])], split, faults)
 
 
 def voc_pairs(
     folders: Iterable[Path], split: str, faults: Faults, count: int | None = None, seed: int = SEED
 ) -> list[Pair]:
-    """Draw same-class pairs of one split by seed, evenly over the classes; two crops of one photo are no pair."""
+    """Sample pairs of one split within each class, evenly over the classes. Two crops of one photo are not a pair."""
     images = [image for folder in folders for image in read_images(folder, faults)]
     half, _, part = split.partition("-")
     kept = [image for image in images if held_out(photo(image.path)) == (half == "selection")]
@@ -57,7 +56,7 @@ def voc_pairs(
 
 
 def unseen_names(groups: Mapping[str, Iterable[AnnotatedImage]]) -> dict[str, set[str]]:
-    """Choose a third of each category's keypoint names; left and right go together, as mirroring exchanges them."""
+    """Choose a third of each category's keypoint names. Left and right stay together, as mirroring exchanges them."""
     chosen = {}
     for category, images in groups.items():
         names = {name for image in images for name in image.keypoints}
@@ -68,7 +67,7 @@ def unseen_names(groups: Mapping[str, Iterable[AnnotatedImage]]) -> dict[str, se
 
 
 def read_images(folder: Path, faults: Faults) -> list[AnnotatedImage]:
-    """Read every annotated image of a folder, with the keypoints that are visible and inside the picture."""
+    """Read every annotated image of a folder, with the keypoints that are visible and inside the image."""
     listing = folder / "annotations.json"
     content = read_json(listing)
     if not isinstance(content, list):
@@ -86,7 +85,7 @@ def photo(path: Path) -> str:
 
 
 def held_out(name: str) -> bool:
-    """Tell whether a photo belongs to the selection split; the answer depends on its name and nothing else."""
+    """Return whether a photo belongs to the selection split. This depends only on its name."""
     return _digest(name) < _HELD_OUT * 2**64
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mambamatcher.datasets.benchmarks import DATASETS, Reading, read_pairs
-from mambamatcher.datasets.fingerprint import fingerprint
+from mambamatcher.datasets.records import fingerprint
 from mambamatcher.errors import InputError
 from mambamatcher.evaluation.gallery import write_gallery
 from mambamatcher.evaluation.pck import ALPHAS

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from mambamatcher.datasets.faults import check_kind, check_number, check_numbers, naming
-from mambamatcher.datasets.left_right import has_side, mirror_name
 from mambamatcher.datasets.reading import read_text
-from mambamatcher.datasets.records import AnnotatedImage, Pair
+from mambamatcher.datasets.records import AnnotatedImage, Pair, has_side, mirror_name
 from mambamatcher.errors import InputError
 from mambamatcher.io.atomic import append_line, make_folder, open_lines, parse_json
 from mambamatcher.io.images import MAX_SIDE

@@ -61,6 +61,15 @@ def write_atomically(path: Path, write: Callable[[Path], None], overwrite: bool 
         raise InputError(f"cannot write {path}: {error.strerror or error}") from error
 
 
+def write_text_atomically(path: Path, text: str, overwrite: bool = False) -> None:
+    """Write a UTF-8 text file in one step, so that no reader ever sees a part of it.
+
+    Raises:
+        InputError: If the file exists and must not be replaced, or cannot be written.
+    """
+    write_atomically(path, lambda temporary: _write_text(temporary, text), overwrite)
+
+
 def open_lines(path: Path, keep: int = 0) -> FileIO:
     """Open a file to append lines to after its first `keep` bytes; nothing is buffered, so nothing waits to be lost."""
     try:
@@ -98,6 +107,10 @@ def append_line(file: FileIO, content: Mapping[str, Any]) -> None:
         raise InputError(
             f"cannot write {file.name}: {error.strerror}; what it holds is whole, and the same command goes on there"
         ) from error
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
 
 
 def _umask() -> int:

@@ -1,4 +1,4 @@
-"""Training the rows of a table one after the other; a finished row is a file, and is never trained again."""
+"""Train and evaluate the rows of a table. The result of a row is a file, and a finished row is never trained again."""
 
 import json
 import time
@@ -14,37 +14,46 @@ from mambamatcher.errors import InputError
 from mambamatcher.evaluation.evaluate import Request, evaluate
 from mambamatcher.evaluation.predictors import MatcherPredictor
 from mambamatcher.evaluation.report import Report
+from mambamatcher.io.atomic import make_folder, write_text_atomically
 from mambamatcher.io.tensor_store import TensorStore
 from mambamatcher.matching.matcher import Matcher
 from mambamatcher.model.checkpoint import load_pretrained
 from mambamatcher.model.config import to_dict
-from mambamatcher.paper.initialisation import write_beginning
-from mambamatcher.paper.results import write_text
+from mambamatcher.paper.initialisation import write_initial_model
 from mambamatcher.paper.trained_rows import Base, TrainedRow
 from mambamatcher.training.data import TrainingPairs
 from mambamatcher.training.recipe import Recipe
 from mambamatcher.training.run import RECIPE, Hardware, train
 
 ALPHAS = (0.05, 0.10, 0.15)
-VALIDATION_PAIRS = 20  # only to see in the log that a row learns; nothing is chosen by it
-KEPT_BYTES = 2 * 2**30  # of memory, so that no picture of a split is described twice
+VALIDATION_PAIRS = 20  # only to see in the log that a row learns; no weights are selected by it
+CACHE_BYTES = 2 * 2**30  # of memory, enough for the features of all images of a split
 Outcome = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ablation:
-    """Where and for how long rows are trained: results are small and kept, runs hold checkpoints and logs."""
+    """Settings that all rows of a table share.
+
+    Attributes:
+        base: Recipe and data.
+        steps: Training steps of each row.
+        results: Folder for the results of rows, one small file each.
+        runs: Folder for checkpoints, logs and predictions.
+        root: Folder with the benchmarks.
+        limit: Evaluate only this many pairs.
+    """
 
     base: Base
     steps: int
     results: Path
     runs: Path
     root: Path | None = None
-    limit: int | None = None  # of evaluated pairs
+    limit: int | None = None
 
 
 def train_rows(rows: Sequence[TrainedRow], ablation: Ablation) -> None:
-    """Train what is not finished yet; any number of processes may do so at once, each row is trained by one."""
+    """Train all rows that are not finished. Several processes may do so at once; each row is trained by one."""
     missing = [(row, seed) for row in rows for seed in range(row.seeds) if not _path(row, seed, ablation).exists()]
     if not missing:
         return
@@ -52,22 +61,26 @@ def train_rows(rows: Sequence[TrainedRow], ablation: Ablation) -> None:
         train=read_pairs(*ablation.base.training, ablation.root, check_images=False).pairs,
         validation=read_pairs(*ablation.base.evaluations[0], ablation.root).pairs[:VALIDATION_PAIRS],
     )
-    elsewhere = [each for each in missing if not _train_row(*each, pairs, ablation, wait=False)]
-    for row, seed in elsewhere:
+    in_progress = [each for each in missing if not _train_row(*each, pairs, ablation, wait=False)]
+    for row, seed in in_progress:
         _train_row(row, seed, pairs, ablation, wait=True)
 
 
 def finished(row: TrainedRow, ablation: Ablation) -> list[Outcome]:
-    """Return a row's outcomes so far, one a seed, and see that they were made as is asked."""
+    """Return the outcomes of a row's finished seeds.
+
+    Raises:
+        InputError: If a row was made with other settings.
+    """
     outcomes = []
     for path in filter(Path.exists, (_path(row, seed, ablation) for seed in range(row.seeds))):
         outcome = json.loads(path.read_text(encoding="utf-8"))
-        asked = {"base": ablation.base.name, "steps": ablation.steps, "limit": ablation.limit}
-        for key, value in asked.items():
+        expected = {"base": ablation.base.name, "steps": ablation.steps, "limit": ablation.limit}
+        for key, value in expected.items():
             if outcome[key] != value:
                 raise InputError(
-                    f"{path} was made with {key} {outcome[key]}, not {value}; rows of one table must be alike: "
-                    f"choose another --out or remove the file"
+                    f"{path} was made with {key} {outcome[key]}, not {value}; rows of one table need the same "
+                    f"settings, so choose another --out or remove the file"
                 )
         outcomes.append(outcome)
     return outcomes
@@ -78,18 +91,20 @@ def _path(row: TrainedRow, seed: int, ablation: Ablation) -> Path:
 
 
 def _train_row(row: TrainedRow, seed: int, pairs: TrainingPairs, ablation: Ablation, *, wait: bool) -> bool:
-    """Train a row unless it is finished; false if another process is at it and we are not to wait."""
+    """Train a row unless it is finished. Return false if another process is training it and `wait` is false."""
     path, folder = _path(row, seed, ablation), ablation.runs / f"{row.key}-seed{seed}"
     folder.mkdir(parents=True, exist_ok=True)
-    with _claim(folder / "lock", wait) as ours:
-        if ours and not path.exists():
-            write_text(path, json.dumps(_train_and_evaluate(row, seed, pairs, folder, ablation)) + "\n")
-    return ours
+    with _claim(folder / "lock", wait) as claimed:
+        if claimed and not path.exists():
+            outcome = _train_and_evaluate(row, seed, pairs, folder, ablation)
+            make_folder(path.parent)
+            write_text_atomically(path, json.dumps(outcome) + "\n", overwrite=True)
+    return claimed
 
 
 @contextmanager
 def _claim(path: Path, wait: bool) -> Iterator[bool]:
-    """Hold a lock that the system gives back when a process ends, however it ends."""
+    """Hold a file lock, which the operating system releases when the process ends, even by a kill."""
     with path.open("w") as file:
         try:
             flock(file, LOCK_EX if wait else LOCK_EX | LOCK_NB)
@@ -100,11 +115,12 @@ def _claim(path: Path, wait: bool) -> Iterator[bool]:
 
 
 def _train_and_evaluate(row: TrainedRow, seed: int, pairs: TrainingPairs, folder: Path, ablation: Ablation) -> Outcome:
-    base, begun = ablation.base, time.process_time()
+    base, started = ablation.base, time.process_time()
     recipe = base.configured(row, seed, ablation.steps)
     if base.embedded:
-        recipe = replace(recipe, start=str(folder / "beginning"))
-        write_beginning(recipe.model, folder / "beginning", seed, new_features=row.new_features)
+        initial = folder / "initial"
+        recipe = replace(recipe, start=str(initial))
+        write_initial_model(recipe.model, initial, seed, new_features=row.new_features)
     if recipe.cache_gigabytes:
         _share_features(folder / "features", ablation.runs / "features")
     model = train(recipe, pairs, folder, Hardware(), resume=(folder / RECIPE).exists())
@@ -115,7 +131,7 @@ def _train_and_evaluate(row: TrainedRow, seed: int, pairs: TrainingPairs, folder
         output = folder / f"{dataset}-{split}"
         request = Request(dataset=dataset, split=split, output=output, root=ablation.root, limit=ablation.limit)
         report = evaluate(MatcherPredictor(row.key, matcher), replace(request, alphas=ALPHAS))
-        reports[f"{dataset} {split}"] = _kept(report)
+        reports[f"{dataset} {split}"] = _summary(report)
     return {
         "row": row.key,
         "seed": seed,
@@ -123,14 +139,14 @@ def _train_and_evaluate(row: TrainedRow, seed: int, pairs: TrainingPairs, folder
         "steps": ablation.steps,
         "limit": ablation.limit,
         "recipe": to_dict(replace(recipe, start="the embedded model" if base.embedded else None)),
-        # of the attempt that finished it
-        "cpu_seconds": {"training": trained - begun, "evaluation": time.process_time() - trained},
+        # only of the process that finished the row
+        "cpu_seconds": {"training": trained - started, "evaluation": time.process_time() - trained},
         "evaluations": reports,
     }
 
 
 def _share_features(own: Path, shared: Path) -> None:
-    """Let a run keep its features where all runs do: they have the same frozen backbone."""
+    """Point a run's feature cache to the shared one: all runs have the same frozen backbone."""
     shared.mkdir(exist_ok=True)
     if not own.exists():
         own.symlink_to(shared.resolve(), target_is_directory=True)
@@ -140,19 +156,19 @@ def _matcher(folder: Path, recipe: Recipe, features: Path) -> Matcher:
     model = load_pretrained(folder)
     if recipe.cache_gigabytes:
         model.backbone.keep_levels(TensorStore(folder=features, disk_bytes=int(recipe.cache_gigabytes * 1e9)))
-    return Matcher(model, cache_bytes=KEPT_BYTES)
+    return Matcher(model, cache_bytes=CACHE_BYTES)
 
 
-def _kept(report: Report) -> dict[str, Any]:
-    """Keep of a report what the table shows, and of each pair how many keypoints are right at each alpha."""
+def _summary(report: Report) -> dict[str, Any]:
+    """Return the scores that the table shows, and the number of correct keypoints of each pair at each alpha."""
     headline = report["scores"][0]
     errors = [pair["errors"] for pair in report["errors"].values()]
-    right = [[sum(e is not None and e <= alpha for e in pair) for alpha in ALPHAS] for pair in errors]
+    correct = [[sum(e is not None and e <= alpha for e in pair) for alpha in ALPHAS] for pair in errors]
     return {
         "protocol": f"alpha_{headline['reference']}, {headline['scale']}, per image",
         "fingerprint": report["fingerprint"],
         "pairs": report["pairs"],
         "values": headline["values"],
         "keypoints": [len(pair) for pair in errors],
-        "right": right,
+        "right": correct,
     }

@@ -1,4 +1,4 @@
-"""Which tokens of the correlation sequence a match rests on, by integrated gradients, and how early they come."""
+"""Which tokens of the correlation sequence a match depends on, by integrated gradients, and how early they come."""
 
 from dataclasses import dataclass
 
@@ -18,11 +18,17 @@ CorrelationMap = Float[Tensor, "1 level hs ws ht wt"]
 
 @dataclass(frozen=True)
 class Attribution:
-    """Each token's share in the difference that the correlation map makes to one score, all levels added up."""
+    """Contribution of each token to one refined score, relative to a correlation map of zeros.
+
+    Attributes:
+        tokens: Contributions, summed over the levels.
+        output: The score.
+        baseline_output: The score for a map of zeros.
+    """
 
     tokens: Float[Tensor, "hs ws ht wt"]
     output: float
-    baseline_output: float  # of a map of zeros
+    baseline_output: float
 
 
 def attribute(
@@ -33,7 +39,19 @@ def attribute(
     radius: float,
     steps: int = STEPS,
 ) -> Attribution:
-    """Attribute the refined score of a source point (unit frame) at a target grid position (row, column)."""
+    """Attribute a refined score to the tokens of the correlation map.
+
+    Args:
+        aggregation: The refinement.
+        correlation: Correlation map before the refinement.
+        point: Source point in the unit frame.
+        cell: Row and column of the target grid position.
+        radius: Radius of the soft sampler.
+        steps: Steps of the integral.
+
+    Raises:
+        ConfigError: If captum is not installed.
+    """
     try:
         from captum.attr import IntegratedGradients
     except ImportError as error:
@@ -47,20 +65,20 @@ def attribute(
         blended = blend_rows(aggregation(maps), weights.expand(len(maps), -1, -1))
         return blended[:, 0, cell[0], cell[1]]
 
-    # tensors made in inference mode cannot take part in a graph, so this is a copy
-    ours = correlation.detach().clone()
+    # a copy, because tensors made in inference mode cannot take part in a graph
+    maps = correlation.detach().clone()
     with torch.enable_grad():
         found = IntegratedGradients(score).attribute(
-            ours, baselines=torch.zeros_like(ours), n_steps=steps, internal_batch_size=1
+            maps, baselines=torch.zeros_like(maps), n_steps=steps, internal_batch_size=1
         )
-        ends = [score(maps).item() for maps in (ours, torch.zeros_like(ours))]
-    return Attribution(found[0].sum(dim=0).detach(), *ends)
+        outputs = [score(each).item() for each in (maps, torch.zeros_like(maps))]
+    return Attribution(found[0].sum(dim=0).detach(), *outputs)
 
 
 def cumulative_share(
     attribution: Float[Tensor, "hs ws ht wt"], similarity: Float[Tensor, "hs ws ht wt"], order: str, seed: int = 0
 ) -> Float[np.ndarray, " position_and_start"]:
-    """Return how much of all attribution, by size, the first tokens hold; it begins with none of them."""
+    """Return the share of the absolute attribution that the first 0, 1, 2, ... tokens of an order hold."""
     sizes, scores = attribution.abs().flatten().double(), similarity.flatten()
     if order == "random":
         places = torch.randperm(len(sizes), generator=torch.Generator().manual_seed(seed))
@@ -71,5 +89,5 @@ def cumulative_share(
 
 
 def area_under(curve: Float[np.ndarray, " position_and_start"]) -> float:
-    """Return the area under a cumulative curve over fractions of the tokens: one half where order does not matter."""
+    """Return the area under a cumulative curve over fractions of the tokens. It is 0.5 if order does not matter."""
     return float(np.trapezoid(curve, np.linspace(0.0, 1.0, len(curve))))

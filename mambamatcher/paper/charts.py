@@ -1,4 +1,4 @@
-"""Pictures of tables and panels of figures, with matplotlib and without a screen."""
+"""Charts of tables and panels of figures, drawn with matplotlib without a display."""
 
 from collections.abc import Sequence
 
@@ -9,22 +9,22 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from mambamatcher.io.heatmaps import overlay_heatmap
-from mambamatcher.paper.results import QUOTED, Cell, Row, TableResult
+from mambamatcher.paper.output import QUOTED, Cell, Row, TableResult
 
-RIGHT, WRONG, ASKED = "#009e73", "#d55e00", "#ffd700"
+CORRECT, WRONG, QUERY = "#009e73", "#d55e00", "#ffd700"
 _QUOTED_COLOUR, _OWN_COLOUR = "#8a8a8a", "#0072b2"
-_PANEL = 320  # pixels of a panel's longer side
+_PANEL = 320  # longer side of a panel, in pixels
 
 
 def table_chart(result: TableResult) -> Figure:
-    """Draw the headline column, a panel for each protocol: the paper's numbers hollow, ours filled with intervals."""
+    """Draw the headline column, one panel per protocol: quoted numbers as circles, ours as dots with intervals."""
     groups = {}
     for key, rows in result.groups().items():
         shown = [row for row in rows if isinstance(row.cells[result.headline].value, float | int)]
         if shown:
             groups[key] = shown
     if not groups:
-        return _words(result)
+        return _word_table(result)
     heights = [len(rows) + 1.5 for rows in groups.values()]
     figure = Figure(figsize=(8, 0.8 + 0.27 * sum(heights)), layout="constrained")
     figure.suptitle(f"{result.title}: {result.columns[result.headline]}", fontsize=11)
@@ -59,8 +59,8 @@ def _draw_rows(panel: Axes, rows: Sequence[Row], column: int) -> None:
     panel.grid(axis="x", alpha=0.3)
 
 
-def picture_grid(rows: int, columns: int) -> tuple[Figure, np.ndarray]:
-    """Return a figure of bare panels, `[row, column]`."""
+def panel_grid(rows: int, columns: int) -> tuple[Figure, np.ndarray]:
+    """Return a figure and its panels without axes, `[row, column]`."""
     figure = Figure(figsize=(2.3 * columns, 2.3 * rows + 0.3), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False)
     for panel in panels.flat:
@@ -69,10 +69,10 @@ def picture_grid(rows: int, columns: int) -> tuple[Figure, np.ndarray]:
 
 
 def show_points(
-    panel: Axes, picture: Image.Image, points: Float[np.ndarray, "keypoint 2"], colours: Sequence[str], title: str = ""
+    panel: Axes, image: Image.Image, points: Float[np.ndarray, "keypoint 2"], colours: Sequence[str], title: str = ""
 ) -> None:
-    """Show a picture with points in its own pixels."""
-    shown, scale = _small(picture)
+    """Show an image with points, given in its pixels."""
+    shown, scale = _small(image)
     panel.imshow(np.asarray(shown))
     x, y = points.T * scale
     panel.scatter(x, y, s=36, c=list(colours), edgecolors="black", linewidths=0.8)
@@ -81,24 +81,24 @@ def show_points(
 
 def show_heat(
     panel: Axes,
-    picture: Image.Image,
+    image: Image.Image,
     scores: Float[np.ndarray, "ht wt"],
     truth: Float[np.ndarray, "2"],
     title: str = "",
 ) -> None:
-    """Show scores over a picture, from their lowest to their highest, with a ring at the truth."""
-    shown, scale = _small(picture)
-    # a high power, so that only the upper end of the range stands out; a constant map stays dark
+    """Show scores over an image, scaled from the lowest to the highest, with a ring at the truth."""
+    shown, scale = _small(image)
+    # a high power, so that only the highest scores stand out; a constant map stays dark
     heat = ((scores - scores.min()) / max(scores.max() - scores.min(), 1e-12)) ** 6
     panel.imshow(np.asarray(overlay_heatmap(shown, heat)))
     panel.scatter(truth[0] * scale, truth[1] * scale, s=60, facecolors="none", edgecolors="white", linewidths=1.5)
     panel.set_title(title, fontsize=8)
 
 
-def _small(picture: Image.Image) -> tuple[Image.Image, float]:
-    scale = _PANEL / max(picture.size)
-    size = max(1, round(picture.width * scale)), max(1, round(picture.height * scale))
-    return picture.convert("RGB").resize(size), scale
+def _small(image: Image.Image) -> tuple[Image.Image, float]:
+    scale = _PANEL / max(image.size)
+    size = max(1, round(image.width * scale)), max(1, round(image.height * scale))
+    return image.convert("RGB").resize(size), scale
 
 
 def _number(cell: Cell) -> float:
@@ -112,8 +112,8 @@ def _whiskers(cell: Cell) -> list[list[float]]:
     return [[max(0.0, _number(cell) - cell.low)], [max(0.0, cell.high - _number(cell))]]
 
 
-def _words(result: TableResult) -> Figure:
-    """Draw a table that holds only words."""
+def _word_table(result: TableResult) -> Figure:
+    """Draw a table that holds no numbers."""
     figure = Figure(figsize=(7, 0.6 + 0.2 * len(result.rows)), layout="constrained")
     axes = figure.subplots()
     axes.set_axis_off()

@@ -1,4 +1,4 @@
-"""What trained rows say: a line a row with an interval, and how sure the difference between two rows is."""
+"""Results of trained rows: PCK with intervals, and the significance of the difference between two rows."""
 
 from collections.abc import Sequence
 
@@ -8,12 +8,12 @@ from jaxtyping import Float
 from mambamatcher.evaluation.compare import RESAMPLES, sign_flip_test
 from mambamatcher.evaluation.score import bootstrap_weights
 from mambamatcher.paper.ablations import Outcome
-from mambamatcher.paper.results import MEASURED, Cell, Row
+from mambamatcher.paper.output import MEASURED, Cell, Row
 from mambamatcher.paper.trained_rows import TrainedRow
 
 
 def outcome_rows(row: TrainedRow, outcomes: Sequence[Outcome]) -> list[Row]:
-    """Return a line for each evaluation: the mean over seeds, with an interval over pairs."""
+    """Return one row per evaluation: the mean over seeds with a 95 % interval over pairs."""
     lines = []
     for where, first in outcomes[0]["evaluations"].items():
         shares = pair_shares(outcomes, where)
@@ -30,15 +30,16 @@ def outcome_rows(row: TrainedRow, outcomes: Sequence[Outcome]) -> list[Row]:
 
 
 def pair_shares(outcomes: Sequence[Outcome], where: str) -> Float[np.ndarray, "pair alpha"]:
-    """Return each pair's share of right keypoints, averaged over seeds."""
+    """Return the share of correct keypoints of each pair, averaged over seeds."""
     found = [each["evaluations"][where] for each in outcomes]
     return np.mean([np.array(each["right"]) / np.array(each["keypoints"])[:, None] for each in found], axis=0)
 
 
 def difference_line(first: tuple[str, list[Outcome]], second: tuple[str, list[Outcome]], where: str) -> str:
-    """Say how much more the second row gets right than the first at 0.10, pair by pair, and how sure that is.
+    """Describe how much better the second row is than the first at PCK@0.10, compared pair by pair.
 
-    Only seeds that both have count: they see the same pairs in the same order, and differ by more than many rows do.
+    Only seeds that both rows have are compared. Runs of one seed see the same pairs in the same order, and seeds often
+    differ more than rows do.
     """
     shared = min(len(first[1]), len(second[1]))
     change = (pair_shares(second[1][:shared], where) - pair_shares(first[1][:shared], where))[:, 1:2]

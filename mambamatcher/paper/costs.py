@@ -1,4 +1,4 @@
-"""Time, memory and size of the paper's modules on this machine, with random weights: values do not matter for cost."""
+"""Time, memory and parameters of the paper's modules on this machine. Weights are random: the cost is the same."""
 
 import time
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from mambamatcher.model.correlation import (
     correlation_map,
 )
 from mambamatcher.model.mambamatcher import MambaMatcher, ModelConfig, count_parameters
-from mambamatcher.paper.results import COMPUTED, MEASURED, Cell, Row
+from mambamatcher.paper.output import COMPUTED, MEASURED, Cell, Row
 
 AGGREGATIONS: dict[str, CorrelationConfig] = {
     "4D Conv k=3": Conv4dAggregation(),
@@ -29,15 +29,15 @@ RUNS = 2
 
 
 def device() -> str:
-    """Return where to measure: a GPU if there is one."""
+    """Return the device to measure on: a GPU if there is one."""
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def module_rows(config: ModelConfig) -> list[Row]:
-    """Measure each module by itself on one pair of images."""
-    place = device()
-    model = MambaMatcher(replace(config, backbone=replace(config.backbone, weights="random"))).eval().to(place)
-    images = torch.rand(2, 3, config.side, config.side, device=place)
+    """Measure each module alone on one pair of images."""
+    chosen = device()
+    model = MambaMatcher(replace(config, backbone=replace(config.backbone, weights="random"))).eval().to(chosen)
+    images = torch.rand(2, 3, config.side, config.side, device=chosen)
     with torch.inference_mode():
         extracted, backbone = _measure(lambda: model.backbone(images).split(1))
         aggregated, features = _measure(lambda: model.features(*extracted))
@@ -45,13 +45,18 @@ def module_rows(config: ModelConfig) -> list[Row]:
         rows = [_row("DINOv2", model.backbone, backbone), _row("Feature aggregation", model.features, features)]
         del model, extracted, aggregated
         for name, aggregation in AGGREGATIONS.items():
-            module = aggregation.build(correlation.shape[1]).eval().to(place)
+            module = aggregation.build(correlation.shape[1]).eval().to(chosen)
             rows.append(_row(name, module, _measure(partial(module, correlation))[1]))
     return rows
 
 
-def resolution_rows(levels: int, grids: dict[int, int]) -> list[Row]:
-    """Measure two aggregations by themselves on random maps; `grids` has a grid for each image side."""
+def resolution_cost_rows(levels: int, grids: dict[int, int]) -> list[Row]:
+    """Measure two correlation aggregations alone on random maps.
+
+    Args:
+        levels: Number of levels of the correlation map.
+        grids: Side of the feature grid for each image side.
+    """
     rows = []
     with torch.inference_mode():
         for side, grid in grids.items():
@@ -65,7 +70,7 @@ def resolution_rows(levels: int, grids: dict[int, int]) -> list[Row]:
 
 
 def flop_rows(config: ModelConfig) -> list[Row]:
-    """Count with torch's counter, which knows the scan as nine operations a position, channel and state."""
+    """Count FLOPs with torch's counter. The scan counts as nine operations per position, channel and state."""
     how = "torch's FlopCounterMode on shapes alone; a multiply-add is two"
     counted = {stage.name: stage.flops for stage in stages(config)}
     rows = {"DINOv2": counted["backbone"], "Feature aggregation": counted["features"]}
@@ -77,7 +82,7 @@ def flop_rows(config: ModelConfig) -> list[Row]:
 
 
 def _measure(compute: Callable[[], Any]) -> tuple[Any, tuple[Cell, Cell]]:
-    """Return the result, and the most memory and the least time of some runs after a first one."""
+    """Return the result, its peak memory and the shortest time of several runs after a warm-up."""
     result = compute()
     gigabytes, seconds = _on_gpu(compute) if torch.cuda.is_available() else _on_cpu(compute)
     return result, (Cell(value=gigabytes), Cell(value=1000 * seconds))
@@ -92,11 +97,11 @@ def _on_gpu(compute: Callable[[], Any]) -> tuple[float, float]:
     torch.cuda.reset_peak_memory_stats()
     seconds = []
     for _ in range(RUNS):
-        torch.cuda.synchronize()  # its work goes on after a call returns
-        begun = time.perf_counter()
+        torch.cuda.synchronize()  # kernels still run after a call returns
+        started = time.perf_counter()
         compute()
         torch.cuda.synchronize()
-        seconds.append(time.perf_counter() - begun)
+        seconds.append(time.perf_counter() - started)
     return torch.cuda.max_memory_allocated() / 1e9, min(seconds)
 
 

@@ -1,4 +1,4 @@
-"""Rows that are measured by evaluating a model on a benchmark."""
+"""Rows measured by evaluating a model on a benchmark."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from mambamatcher.model.correlation import MeanAggregation
 from mambamatcher.model.features import NoAggregation
 from mambamatcher.model.mambamatcher import ModelConfig
 from mambamatcher.model.presets import paper
-from mambamatcher.paper.results import MEASURED, Cell, Row
+from mambamatcher.paper.output import MEASURED, Cell, Row
 
 ALPHAS = (0.05, 0.10, 0.15)
 PAPER_GRIDS = (17, 30, 60)
@@ -23,7 +23,16 @@ PAPER_GRIDS = (17, 30, 60)
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """Which model is measured, on what, and where its predictions go."""
+    """Settings of an evaluation.
+
+    Attributes:
+        name: Name of the model in tables.
+        matcher: The model.
+        split: Split of the benchmarks.
+        output: Folder for predictions.
+        root: Folder with the benchmarks.
+        limit: Evaluate only this many pairs.
+    """
 
     name: str
     matcher: Matcher
@@ -33,7 +42,7 @@ class Evaluation:
     limit: int | None = None
 
     def report(self, dataset: str) -> Report:
-        """Evaluate on a benchmark; predictions are kept, so an interrupted evaluation goes on."""
+        """Evaluate on a benchmark. Predictions are saved, so an interrupted evaluation resumes."""
         side = self.matcher.config.side
         request = Request(
             dataset=dataset,
@@ -47,7 +56,7 @@ class Evaluation:
 
 
 def cells(report: Report, reference: str, average: str = "image") -> list[Cell]:
-    """Return PCK in percent at each alpha, in original pixels; empty where the benchmark has no such reference."""
+    """Return PCK in percent at each alpha, in original pixels. Cells are empty if the reference is not available."""
     for score in report["scores"]:
         if (score["reference"], score["scale"], score["average"]) == (reference, "isotropic", average):
             return [percent(estimate) for estimate in score["values"]]
@@ -55,17 +64,17 @@ def cells(report: Report, reference: str, average: str = "image") -> list[Cell]:
 
 
 def percent(estimate: Mapping[str, float]) -> Cell:
-    """Turn a share with its interval into percent."""
+    """Convert a fraction and its interval to percent."""
     return Cell(value=100 * estimate["value"], low=100 * estimate["low"], high=100 * estimate["high"])
 
 
 def protocol(reports: Sequence[Report], how: str) -> str:
-    """Say what was measured on what."""
+    """Describe the data and the metric of a row."""
     return "; ".join(f"{each['dataset']} {each['split']}, {each['pairs']} pairs" for each in reports) + f"; {how}"
 
 
 def main_rows(evaluation: Evaluation) -> list[Row]:
-    """Measure PF-PASCAL and SPair-71k; time and memory are for `mambamatcher benchmark pair`, on a quiet machine."""
+    """Measure PF-PASCAL and SPair-71k. Time and memory are measured by `mambamatcher benchmark pair`."""
     pascal, spair = (evaluation.report(name) for name in ("pf-pascal", "spair"))
     side = Cell(value=evaluation.matcher.config.side)
     found = (side, *cells(pascal, "img"), *cells(spair, "bbox"), Cell(), Cell())
@@ -84,7 +93,7 @@ def per_point_rows(evaluation: Evaluation) -> list[Row]:
 
 
 def category_rows(evaluation: Evaluation, categories: Sequence[str]) -> list[Row]:
-    """Measure each category of SPair-71k at 0.10."""
+    """Measure PCK@0.10 of each category of SPair-71k."""
     report = evaluation.report("spair")
     known = report["categories"]
     found = [percent(known[name]["values"][1]) if name in known else Cell() for name in categories]
@@ -93,20 +102,20 @@ def category_rows(evaluation: Evaluation, categories: Sequence[str]) -> list[Row
 
 
 def willow_rows(evaluation: Evaluation) -> list[Row]:
-    """Measure PF-WILLOW against both boxes."""
+    """Measure PF-WILLOW with both kinds of boxes."""
     report = evaluation.report("pf-willow")
     found = [*cells(report, "bbox")[:2], *cells(report, "bbox-kp")[:2]]
     return [_row(evaluation.name, [report], "per image, original pixels, no padding counted", found)]
 
 
 def spair_rows(evaluation: Evaluation) -> list[Row]:
-    """Measure SPair-71k alone."""
+    """Measure SPair-71k."""
     report = evaluation.report("spair")
     return [_row(evaluation.name, [report], "alpha_bbox, per image", cells(report, "bbox"))]
 
 
 def resolution_rows(evaluation: Evaluation) -> list[Row]:
-    """Measure the same weights at the sides that give the paper's grids."""
+    """Measure the same weights at the image sides that give the paper's grids."""
     model, rows = evaluation.matcher.model, []
     for grid in PAPER_GRIDS:
         side = grid * model.backbone.stride
@@ -118,7 +127,7 @@ def resolution_rows(evaluation: Evaluation) -> list[Row]:
 
 
 def untrained_config(layer: int, facet: str) -> ModelConfig:
-    """Return nearest neighbours on one facet of one layer of DINOv2."""
+    """Return the configuration of nearest neighbours on one facet of one layer of DINOv2."""
     backbone = VitConfig(layers=(layer,), facets=(facet,))
     return replace(paper(), backbone=backbone, features=NoAggregation(), correlation=MeanAggregation())
 

@@ -1,4 +1,4 @@
-"""What figures are made of: models and pairs, and how a pair is shown and measured in them."""
+"""Models and pairs that figures are made of, and how figures draw and score a pair."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,40 +15,57 @@ from mambamatcher.matching.matcher import Matcher
 from mambamatcher.model.geometry import unit_to_pixels
 from mambamatcher.model.transfer import transfer_points
 from mambamatcher.paper import requirements
-from mambamatcher.paper.charts import ASKED, RIGHT, show_points
-from mambamatcher.paper.opened_pair import Case, is_right, open_case, spread
+from mambamatcher.paper.charts import CORRECT, QUERY, show_points
+from mambamatcher.paper.opened_pair import OpenedPair, evenly_spaced, is_correct, open_pair
 
 ALPHA = 0.10
-SHOWN = 4  # pairs in a picture
+SHOWN = 4  # pairs per figure
 
 
 @dataclass(frozen=True, kw_only=True)
-class Subject:
-    """What a figure is made of: models by name, and pairs of a benchmark taken at equal distances."""
+class FigureInputs:
+    """Models and pairs of a figure.
+
+    Attributes:
+        matchers: Models by name.
+        pairs: Pairs of a benchmark, taken at equal distances.
+        protocol: What numbers of the figure mean.
+    """
 
     matchers: dict[str, Matcher]
     pairs: Sequence[Pair]
-    where: str
+    protocol: str
 
     @property
     def matcher(self) -> Matcher:
-        """The first model, for figures of a single one."""
+        """The first model, for figures about a single one."""
         return next(iter(self.matchers.values()))
 
-    def cases(self, count: int | None = None) -> list[Case]:
-        """Open pairs with the first model."""
-        return [open_case(self.matcher, pair) for pair in spread(self.pairs, count or len(self.pairs))]
+    def opened(self, count: int | None = None) -> list[OpenedPair]:
+        """Compute the correlation maps of pairs, all or `count` of them, with the first model."""
+        return [open_pair(self.matcher, pair) for pair in evenly_spaced(self.pairs, count or len(self.pairs))]
 
 
-def make_subject(models: Sequence[str], dataset: str, split: str, root: Path | None, count: int) -> Subject:
-    """Find the data before any model is loaded."""
+def load_inputs(models: Sequence[str], dataset: str, split: str, root: Path | None, count: int) -> FigureInputs:
+    """Read pairs of a benchmark and load models.
+
+    Args:
+        models: Folders of saved models. The embedded model if empty.
+        dataset: Name of the benchmark.
+        split: Split of the benchmark.
+        root: Folder with the benchmarks.
+        count: Number of pairs.
+
+    Raises:
+        InputError: If the data is missing. This is checked before any model is loaded.
+    """
     requirements.check("the figure", [requirements.data(dataset, split, root)])
-    pairs = spread(read_pairs(dataset, split, root, check_images=False).pairs, count)
+    pairs = evenly_spaced(read_pairs(dataset, split, root, check_images=False).pairs, count)
     matchers = {_name(model): Matcher.from_pretrained(model) for model in models}
-    return Subject(
+    return FigureInputs(
         matchers=matchers or {"embedded model": Matcher.from_pretrained()},
         pairs=pairs,
-        where=f"{dataset} {split}, {len(pairs)} pairs, alpha_bbox {ALPHA:g}, per image",
+        protocol=f"{dataset} {split}, {len(pairs)} pairs, alpha_bbox {ALPHA:g}, per image",
     )
 
 
@@ -58,20 +75,23 @@ def _name(model: str) -> str:
     return path.parent.name if path.name == "model" else path.name
 
 
-def show_pair(panels: np.ndarray, case: Case, keypoint: int) -> None:
-    """Show a keypoint in the source and where it truly is in the target."""
-    part = slice(keypoint, keypoint + 1)
-    show_points(panels[0], case.source, case.pair.points()[0][part], [ASKED], f"source: {case.pair.names[keypoint]}")
-    show_points(panels[1], case.target, case.truth[part], [RIGHT], "target, truth")
+def show_pair(panels: np.ndarray, opened: OpenedPair, keypoint: int) -> None:
+    """Show a keypoint in the source image and its annotation in the target image."""
+    one = slice(keypoint, keypoint + 1)
+    name = opened.pair.names[keypoint]
+    show_points(panels[0], opened.source, opened.pair.points()[0][one], [QUERY], f"source: {name}")
+    show_points(panels[1], opened.target, opened.truth[one], [CORRECT], "target, truth")
 
 
 @torch.no_grad()
-def read_out(matcher: Matcher, case: Case, scores: Float[Tensor, "1 hs ws ht wt"]) -> Float[np.ndarray, "keypoint 2"]:
-    """Carry the keypoints by some scores, to target pixels."""
-    found = transfer_points(scores, case.points, matcher.config.transfer)[0]
-    return unit_to_pixels(found, case.target.size).double().numpy()
+def read_out(
+    matcher: Matcher, opened: OpenedPair, scores: Float[Tensor, "1 hs ws ht wt"]
+) -> Float[np.ndarray, "keypoint 2"]:
+    """Transfer the keypoints with the given scores, to target pixels."""
+    found = transfer_points(scores, opened.points, matcher.config.transfer)[0]
+    return unit_to_pixels(found, opened.target.size).double().numpy()
 
 
-def pck(cases: Sequence[Case], predict: Callable[[Case], np.ndarray]) -> float:
+def pck(opened: Sequence[OpenedPair], predict: Callable[[OpenedPair], np.ndarray]) -> float:
     """Return PCK@0.10 per image, in percent."""
-    return 100 * float(np.mean([is_right(case, predict(case), ALPHA).mean() for case in cases]))
+    return 100 * float(np.mean([is_correct(pair, predict(pair), ALPHA).mean() for pair in opened]))

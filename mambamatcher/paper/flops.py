@@ -1,4 +1,4 @@
-"""Theoretical FLOPs of the correlation aggregations: the paper's terms, their sum, its printed total, and right ones.
+"""Theoretical FLOPs of the correlation aggregations: the paper's terms and total, and the correct ones.
 
 A multiply-add counts as two operations, as in the paper's appendix.
 """
@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import log2
 
-from mambamatcher.paper.results import COMPUTED, Cell, Row
+from mambamatcher.paper.output import COMPUTED, Cell, Row
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """The sizes of the paper's correlation sequence and Mamba block."""
+    """Sizes of the paper's correlation sequence and Mamba block."""
 
     tokens: int = 30**4
     width: int = 16
@@ -25,27 +25,35 @@ class Sizes:
 
 @dataclass(frozen=True, kw_only=True)
 class Count:
-    """One scheme's terms as the paper's formulas give them, and as the scheme really needs them."""
+    """FLOPs of one aggregation.
+
+    Attributes:
+        name: Name of the aggregation.
+        paper_total: Total that the paper prints.
+        paper_terms: Terms of the paper's formula.
+        right_terms: Correct terms.
+        remark: What is wrong with the paper's count.
+    """
 
     name: str
-    paper_total: float  # as printed
+    paper_total: float
     paper_terms: Mapping[str, int]
     right_terms: Mapping[str, int]
     remark: str = ""
 
     @property
     def paper_sum(self) -> int:
-        """What the paper's own terms add up to."""
+        """Sum of the paper's own terms."""
         return sum(self.paper_terms.values())
 
     @property
     def right(self) -> int:
-        """What the scheme takes."""
+        """Correct total."""
         return sum(self.right_terms.values())
 
 
 def mamba(sizes: Sizes) -> Count:
-    """Count the Mamba block; two of the paper's terms are wrong, and so is its total."""
+    """Count the Mamba block. Two of the paper's terms and its total are wrong."""
     n, c, d, s, r = sizes.tokens, sizes.width, sizes.inner, sizes.state, sizes.rank
     paper = {
         "input projection": 2 * 2 * n * c * d,
@@ -71,7 +79,7 @@ def mamba(sizes: Sizes) -> Count:
 
 
 def similarity_scan(sizes: Sizes) -> Count:
-    """Add the sorting to the Mamba block, four operations a comparison as the paper assumes."""
+    """Add sorting to the Mamba block, with four operations per comparison as the paper assumes."""
     block, sorting = mamba(sizes), {"sorting": round(4 * sizes.tokens * log2(sizes.tokens))}
     return Count(
         name="Mamba + similarity-aware scan",
@@ -82,7 +90,7 @@ def similarity_scan(sizes: Sizes) -> Count:
 
 
 def conv4d(sizes: Sizes) -> Count:
-    """Count a 4D convolution; the paper's formula keeps all channels, its model goes straight to one."""
+    """Count a 4D convolution. The paper's formula has as many outputs as inputs, its model has one."""
     taps = 2 * sizes.tokens * sizes.width * sizes.kernel**4
     return Count(
         name=f"4D Conv k={sizes.kernel}",
@@ -97,7 +105,7 @@ def conv4d(sizes: Sizes) -> Count:
 
 
 def vanilla_attention(sizes: Sizes) -> Count:
-    """Count dot-product attention; the paper's sum is right."""
+    """Count dot-product attention. The paper's sum is correct."""
     n, c = sizes.tokens, sizes.width
     terms = {
         "query, key and value": 3 * 2 * n * c * c,
@@ -109,7 +117,7 @@ def vanilla_attention(sizes: Sizes) -> Count:
 
 
 def fastformer(sizes: Sizes) -> Count:
-    """Count one layer of additive attention, single head; the paper's sum is right for that."""
+    """Count one layer of additive attention with a single head. The paper's sum is correct for that."""
     n, c = sizes.tokens, sizes.width
     terms = {
         "query, key and value": 3 * 2 * n * c * c,
@@ -122,13 +130,13 @@ def fastformer(sizes: Sizes) -> Count:
 
 
 def counts(sizes: Sizes | None = None) -> list[Count]:
-    """Count every scheme of the paper's appendix."""
+    """Count every aggregation of the paper's appendix."""
     sizes = sizes or Sizes()
-    return [scheme(sizes) for scheme in (conv4d, vanilla_attention, fastformer, mamba, similarity_scan)]
+    return [count(sizes) for count in (conv4d, vanilla_attention, fastformer, mamba, similarity_scan)]
 
 
 def theory_rows() -> list[Row]:
-    """Return, for each scheme, what the paper's terms add up to and what is right."""
+    """Return the sum of the paper's terms and the correct total of each aggregation."""
     rows = []
     for count in counts():
         for kind, value in (("the paper's terms added up", count.paper_sum), ("right", count.right)):

@@ -1,7 +1,7 @@
-"""What a trained row begins with: the embedded model, and in place of what the row changes something that adds nothing.
+"""Initialisation of trained rows from the embedded model.
 
-Every correlation aggregation begins as the very same function, the weighted sum of levels that the embedded model
-learnt, so that what a row gains is gained in its own training.
+Every correlation aggregation is initialised to compute the same function: the weighted sum of levels that the embedded
+model learnt. All differences between rows then come from their own training.
 """
 
 from pathlib import Path
@@ -16,29 +16,36 @@ from mambamatcher.model.layers.mamba import Mamba
 from mambamatcher.model.mambamatcher import MambaMatcher, ModelConfig
 
 
-def write_beginning(config: ModelConfig, folder: Path, seed: int, *, new_features: bool) -> None:
-    """Save the model a row begins with, its feature aggregation the embedded one unless it is to be new."""
+def write_initial_model(config: ModelConfig, folder: Path, seed: int, *, new_features: bool) -> None:
+    """Save the initial model of a row.
+
+    Args:
+        config: Configuration of the row's model.
+        folder: Where to save it.
+        seed: Seed of the parts that the embedded model does not have.
+        new_features: Initialise the feature aggregation randomly instead of copying the embedded one.
+    """
     embedded = load_pretrained(EMBEDDED)
     torch.manual_seed(seed)
     model = MambaMatcher(config)
     model.backbone.load_state_dict(embedded.backbone.state_dict())
     if not new_features:
         model.features.load_state_dict(embedded.features.state_dict())
-    begin_as_weighted_sum(model.correlation, embedded.correlation.get_submodule("project"))
+    initialise_as_weighted_sum(model.correlation, embedded.correlation.get_submodule("project"))
     save_pretrained(model, folder, overwrite=True)
 
 
 @torch.no_grad()
-def begin_as_weighted_sum(aggregation: nn.Module, project: nn.Module) -> None:
-    """Make an untrained aggregation compute exactly what `project`, from all levels to one, computes."""
+def initialise_as_weighted_sum(aggregation: nn.Module, project: nn.Module) -> None:
+    """Make an untrained aggregation compute exactly the same as `project`, a linear layer from all levels to one."""
     weight, bias = project.get_parameter("weight"), project.get_parameter("bias")
     for module in aggregation.modules():
         if isinstance(module, Mamba):
             module.out_proj.weight.zero_()
         elif isinstance(module, AdditiveAttention):
-            _silence(module.out)
+            _set_zero(module.out)
         elif isinstance(module, FastFormerLayer):
-            _silence(module.feed_forward[-1])
+            _set_zero(module.feed_forward[-1])
         elif isinstance(module, Conv4d):
             middle = module.weight.shape[-1] // 2
             module.weight.zero_()
@@ -48,6 +55,6 @@ def begin_as_weighted_sum(aggregation: nn.Module, project: nn.Module) -> None:
         aggregation.get_submodule("project").load_state_dict(project.state_dict())
 
 
-def _silence(layer: nn.Module) -> None:
+def _set_zero(layer: nn.Module) -> None:
     for parameter in layer.parameters():
         parameter.zero_()

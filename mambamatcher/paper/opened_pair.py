@@ -1,4 +1,4 @@
-"""A pair opened up to look inside: its pictures, its correlation map before refinement, and what comes of it."""
+"""A pair with its correlation map, to look inside the model: what goes into the refinement and what comes out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,8 +24,17 @@ Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
-class Case:
-    """One pair of a benchmark; keypoints in the source's unit frame and, as truth, in the target's pixels."""
+class OpenedPair:
+    """A pair of a benchmark with its correlation map.
+
+    Attributes:
+        pair: The annotated pair.
+        source: Source image.
+        target: Target image.
+        correlation: Correlation map before the refinement.
+        points: Source keypoints in the unit frame of the source image.
+        truth: Annotated target keypoints in target pixels.
+    """
 
     pair: Pair
     source: Image.Image
@@ -36,63 +45,58 @@ class Case:
 
     @property
     def size(self) -> float:
-        """What a threshold is a fraction of: the longer side of the target's box, or of the picture without one."""
+        """Reference size of thresholds: the longer side of the target's box, or of the image if it has no box."""
         box = self.pair.target.bbox
         return float(max(self.target.size)) if box is None else max(box[2] - box[0], box[3] - box[1])
 
 
-def open_case(matcher: Matcher, pair: Pair) -> Case:
-    """Compute a pair's correlation map as the model's refinement receives it."""
+def open_pair(matcher: Matcher, pair: Pair) -> OpenedPair:
+    """Compute the correlation map of a pair as the refinement receives it."""
     source, target = read_image(pair.source), read_image(pair.target)
     encoded = matcher.encode(source), matcher.encode(target)
     with torch.no_grad():
         correlation = correlation_map(*matcher.model.features.per_pair(*encoded))
     asked, truth = pair.points()
     units = pixels_to_unit(torch.from_numpy(np.clip(asked, 0, source.size)).float(), source.size)
-    return Case(pair, source, target, correlation.clone(), units[None], truth)
+    return OpenedPair(pair, source, target, correlation.clone(), units[None], truth)
 
 
-def spread(items: Sequence[Item], count: int) -> list[Item]:
-    """Take items at equal distances from a list, so that nobody chooses them."""
+def evenly_spaced(items: Sequence[Item], count: int) -> list[Item]:
+    """Take items at equal distances from a list, so that none is hand-picked."""
     places = np.linspace(0, len(items) - 1, min(count, len(items))).round().astype(int)
     return [items[place] for place in places.tolist()]
 
 
 @torch.no_grad()
 def predicted_points(
-    case: Case, model: MambaMatcher, correlation: CorrelationMap | None = None
+    opened: OpenedPair, model: MambaMatcher, correlation: CorrelationMap | None = None
 ) -> Float[np.ndarray, "keypoint 2"]:
-    """Return where the model puts the keypoints, in target pixels, given a correlation map or the pair's own."""
-    refined = model.correlation(case.correlation if correlation is None else correlation)
-    found = transfer_points(refined, case.points, model.config.transfer)[0]
-    return unit_to_pixels(found, case.target.size).double().numpy()
+    """Return the predicted keypoints in target pixels, from the given correlation map or from the pair's own."""
+    refined = model.correlation(opened.correlation if correlation is None else correlation)
+    found = transfer_points(refined, opened.points, model.config.transfer)[0]
+    return unit_to_pixels(found, opened.target.size).double().numpy()
 
 
-def right_keypoints(
-    case: Case, model: MambaMatcher, correlation: CorrelationMap, alpha: float
+def is_correct(
+    opened: OpenedPair, points: Float[np.ndarray, "keypoint 2"], alpha: float
 ) -> Bool[np.ndarray, " keypoint"]:
-    """Say which keypoints end up within alpha of the truth."""
-    return is_right(case, predicted_points(case, model, correlation), alpha)
-
-
-def is_right(case: Case, points: Float[np.ndarray, "keypoint 2"], alpha: float) -> Bool[np.ndarray, " keypoint"]:
-    """Say which predicted points lie within alpha times the object's size of the truth."""
-    return np.linalg.norm(points - case.truth, axis=1) <= alpha * case.size
+    """Return which predicted points lie within alpha times the reference size of the truth."""
+    return np.linalg.norm(points - opened.truth, axis=1) <= alpha * opened.size
 
 
 @torch.no_grad()
 def scores_of_point(
-    case: Case, maps: Float[Tensor, "level hs ws ht wt"], keypoint: int, radius: float
+    opened: OpenedPair, maps: Float[Tensor, "level hs ws ht wt"], keypoint: int, radius: float
 ) -> Float[np.ndarray, "level ht wt"]:
-    """Return one keypoint's scores over the target in each of some maps."""
-    weights = soft_sampler(case.points[:, keypoint : keypoint + 1], (maps.shape[1], maps.shape[2]), radius)
+    """Return the scores of one keypoint over the target image, for each map."""
+    weights = soft_sampler(opened.points[:, keypoint : keypoint + 1], (maps.shape[1], maps.shape[2]), radius)
     return blend_rows(maps, weights.expand(len(maps), -1, -1))[:, 0].double().numpy()
 
 
 def refined_levels(aggregation: nn.Module, correlation: CorrelationMap) -> Float[Tensor, "level hs ws ht wt"]:
-    """Return all levels after the refinement, before they are projected onto one score."""
+    """Return all levels after the refinement, before their projection onto one score."""
     seen: list[Tensor] = []
-    # with gradients enabled the kernel that never stores the levels stays out of the way
+    # the fused kernel never stores the levels, and it is used only without gradients
     with torch.enable_grad():
         project = getattr(aggregation, "project", None)
         if isinstance(project, nn.Module):

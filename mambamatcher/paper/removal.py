@@ -1,4 +1,4 @@
-"""How much the refinement rests on the strongest initial scores: the top k percent replaced with zeros."""
+"""How much the refinement depends on the strongest initial scores: the top k percent are set to zero."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from mambamatcher.errors import ConfigError
 from mambamatcher.evaluation.compare import RESAMPLES
 from mambamatcher.evaluation.score import bootstrap_weights
 from mambamatcher.model.mambamatcher import MambaMatcher
-from mambamatcher.paper.opened_pair import Case, right_keypoints
+from mambamatcher.paper.opened_pair import OpenedPair, is_correct, predicted_points
 
 SHARES = (0.0, 0.05, 0.10, 0.15)
 
@@ -19,7 +19,7 @@ CorrelationMap = Float[Tensor, "batch level hs ws ht wt"]
 
 
 def remove_strongest(correlation: CorrelationMap, share: float) -> CorrelationMap:
-    """Set all levels of those positions of a pair to zero whose last level is among the highest `share`."""
+    """Set all levels of a position to zero if its last level is among the highest `share` of the pair."""
     if not 0 <= share <= 1:
         raise ConfigError(f"the share to remove must be between 0 and 1, got {share}")
     similarity = correlation[:, -1].flatten(1)
@@ -29,13 +29,13 @@ def remove_strongest(correlation: CorrelationMap, share: float) -> CorrelationMa
 
 
 def removal_curve(
-    model: MambaMatcher, cases: Sequence[Case], alpha: float, shares: Sequence[float] = SHARES
+    model: MambaMatcher, opened: Sequence[OpenedPair], alpha: float, shares: Sequence[float] = SHARES
 ) -> list[dict[str, float]]:
-    """Return PCK per image in percent, with its interval over pairs, after each removal."""
+    """Return PCK per image in percent after removing each share, with a 95 % interval over pairs."""
     found = []
-    for case in cases:
-        removed = (remove_strongest(case.correlation, share) for share in shares)
-        found.append([right_keypoints(case, model, each, alpha).mean() for each in removed])
+    for pair in opened:
+        maps = (remove_strongest(pair.correlation, share) for share in shares)
+        found.append([is_correct(pair, predicted_points(pair, model, each), alpha).mean() for each in maps])
     values = 100 * np.array(found)
     resampled = bootstrap_weights(len(values), RESAMPLES, 0).numpy() @ values / len(values)
     low, high = np.quantile(resampled, [0.025, 0.975], axis=0)

@@ -1,4 +1,4 @@
-"""What a table needs beyond this package, looked for before anything is computed."""
+"""What tables and figures need beyond this package. It is checked before anything is computed."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -9,53 +9,53 @@ from mambamatcher.datasets.benchmarks import DATASETS, read_pairs
 from mambamatcher.errors import InputError, MambaMatcherError
 from mambamatcher.model.mambamatcher import ModelConfig
 
-Need = Callable[[], None]
+Requirement = Callable[[], None]  # raises an error that names what is missing
 
 
-def check(what: str, needs: Iterable[Need]) -> None:
+def check(what: str, requirements: Iterable[Requirement]) -> None:
     """Raise one error that names everything that is missing."""
     missing = []
-    for need in needs:
+    for requirement in requirements:
         try:
-            need()
+            requirement()
         except MambaMatcherError as error:
             missing.append(str(error).rstrip("."))
     if missing:
-        raise InputError(f"{what} needs what is not here: {'; '.join(missing)}. Nothing was computed.")
+        raise InputError(f"{what} cannot be made, because this is missing: {'; '.join(missing)}. Nothing was computed.")
 
 
-def data(dataset: str, split: str, root: Path | None) -> Need:
-    """Need a split of a benchmark."""
+def data(dataset: str, split: str, root: Path | None) -> Requirement:
+    """Require a split of a benchmark."""
 
-    def look() -> None:
+    def find() -> None:
         try:
             read_pairs(dataset, split, root, check_images=False)
         except InputError as error:
             raise InputError(f"{dataset} {split} ({error}; to get it: {DATASETS[dataset].get})") from error
 
-    return look
+    return find
 
 
-def weights(config: ModelConfig) -> Need:
-    """Need the backbone's published weights."""
+def weights(config: ModelConfig) -> Requirement:
+    """Require the backbone's published weights."""
 
-    def look() -> None:
+    def find() -> None:
         config.backbone.build()
 
-    return look
+    return find
 
 
 def gpu() -> None:
-    """Need a GPU, for what would take a processor months."""
+    """Require a GPU, for what would take months on a CPU."""
     if not torch.cuda.is_available():
         raise InputError("a GPU that torch can use")
 
 
-def given(value: object, what: str) -> Need:
-    """Need something only the user can give."""
+def given(value: object, what: str) -> Requirement:
+    """Require an option that only the user can choose."""
 
-    def look() -> None:
+    def find() -> None:
         if value is None:
             raise InputError(what)
 
-    return look
+    return find

@@ -1,4 +1,4 @@
-"""Every table of the paper by name: what it quotes, what it needs, and what is measured beside it."""
+"""Every table of the paper by name: the quoted numbers, the requirements, and how our rows are measured."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,22 +8,34 @@ from mambamatcher.errors import ConfigError
 from mambamatcher.matching.matcher import Matcher
 from mambamatcher.model.mambamatcher import MambaMatcher
 from mambamatcher.model.presets import paper
-from mambamatcher.paper import costs, evaluated_rows, flops, quoted, quoted_ablations, requirements, trained_rows
+from mambamatcher.paper import costs, evaluated_rows, flops, requirements, trained_rows
 from mambamatcher.paper.ablations import Ablation, finished, train_rows
 from mambamatcher.paper.comparison import difference_line, outcome_rows
 from mambamatcher.paper.evaluated_rows import Evaluation
-from mambamatcher.paper.quoted import Quoted
-from mambamatcher.paper.requirements import Need
-from mambamatcher.paper.results import Row, TableResult
+from mambamatcher.paper.output import Row, TableResult
+from mambamatcher.paper.quoted import QUOTED_TABLES, QuotedTable
+from mambamatcher.paper.requirements import Requirement
 from mambamatcher.paper.trained_rows import TrainedRow, base_of
 from mambamatcher.registry import Registry
 
-GRIDS = {420: 30, 560: 40, 700: 50}  # by image side, as in the paper's table of costs
+GRIDS = {420: 30, 560: 40, 700: 50}  # by image side, as in the paper's cost table
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """A user's choices: `model` and `split` for evaluated tables, `budget` (steps) and `base` for trained ones."""
+class ReproduceOptions:
+    """Options of `mambamatcher reproduce`.
+
+    Attributes:
+        model: Saved model that evaluated tables are about. The embedded one if not given.
+        split: Split of the benchmarks to evaluate on.
+        root: Folder with the benchmarks.
+        budget: Training steps of each trained row.
+        base: What trained rows start from, see `trained_rows.BASES`.
+        limit: Evaluate only this many pairs.
+        finished: Train nothing and show the rows that are finished.
+        out: Folder for the tables and the results of trained rows.
+        runs: Folder for checkpoints, logs and predictions.
+    """
 
     model: str | None = None
     split: str = "test"
@@ -31,7 +43,7 @@ class Options:
     budget: int | None = None
     base: str = "embedded"
     limit: int | None = None
-    finished: bool = False  # train nothing, show the trained rows that are there
+    finished: bool = False
     out: Path = Path("benchmarks/results/paper")
     runs: Path = Path("runs/reproduce")
 
@@ -41,8 +53,8 @@ class Options:
         return self.evaluation_of(name, Matcher.from_pretrained(self.model), self.split)
 
     def ablation(self) -> Ablation:
-        """Describe how rows are trained."""
-        assert self.budget is not None  # a need of every table that asks
+        """Return the settings that rows are trained with."""
+        assert self.budget is not None  # a requirement of every trained table
         return Ablation(
             base=base_of(self.base),
             steps=self.budget,
@@ -53,66 +65,86 @@ class Options:
         )
 
     def evaluation_of(self, name: str, matcher: Matcher, split: str) -> Evaluation:
-        """Describe the evaluation of a model."""
+        """Return the settings of a model's evaluation."""
         return Evaluation(name=name, matcher=matcher, split=split, output=self.runs, root=self.root, limit=self.limit)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PaperTable:
-    """One table: the paper's numbers, what must be there, and how ours are made (rows and remarks)."""
+    """A table that can be reproduced.
 
-    quoted: Quoted
-    needs: Callable[[Options], Sequence[Need]]
-    measure: Callable[[Options], tuple[list[Row], Sequence[str]]]
+    Attributes:
+        quoted: The paper's own numbers.
+        requirements: What must be present before anything is computed.
+        measure: Returns our rows and remarks on them.
+    """
+
+    quoted: QuotedTable
+    requirements: Callable[[ReproduceOptions], Sequence[Requirement]]
+    measure: Callable[[ReproduceOptions], tuple[list[Row], Sequence[str]]]
 
 
 TABLES: Registry[PaperTable] = Registry("table")
 
 
-def reproduce(name: str, options: Options) -> TableResult:
-    """Look for all a table needs, then measure what it measures."""
+def reproduce(name: str, options: ReproduceOptions) -> TableResult:
+    """Check the requirements of a table, then measure its rows.
+
+    Raises:
+        ConfigError: If there is no table of this name, or the options do not fit it.
+        InputError: If something that the table requires is missing. Nothing was computed then.
+    """
     table = TABLES[name]
-    requirements.check(f"the table {name}", table.needs(options))
+    requirements.check(f"the table {name}", table.requirements(options))
     rows, remarks = table.measure(options)
-    source = table.quoted
+    quoted = table.quoted
     return TableResult(
         name=name,
-        title=source.title,
-        label=source.label,
-        columns=source.columns,
-        headline=source.headline,
-        rows=[*source.rows(), *rows],
-        remarks=(*source.remarks, *remarks),
+        title=quoted.title,
+        label=quoted.label,
+        columns=quoted.columns,
+        headline=quoted.headline,
+        rows=[*quoted.rows, *rows],
+        remarks=(*quoted.remarks, *remarks),
     )
 
 
-def _evaluated(name: str, source: Quoted, datasets: Sequence[str], measure: Callable[[Evaluation], list[Row]]) -> None:
-    TABLES.register(name)(
-        PaperTable(
-            quoted=source,
-            needs=lambda options: [requirements.data(each, options.split, options.root) for each in datasets],
-            measure=lambda options: (measure(options.evaluation()), ()),
-        )
+def _register(
+    name: str,
+    requires: Callable[[ReproduceOptions], Sequence[Requirement]],
+    measure: Callable[[ReproduceOptions], tuple[list[Row], Sequence[str]]],
+) -> None:
+    TABLES.register(name)(PaperTable(quoted=QUOTED_TABLES[name], requirements=requires, measure=measure))
+
+
+def _register_evaluated(name: str, datasets: Sequence[str], measure: Callable[[Evaluation], list[Row]]) -> None:
+    """Register a table about a trained model."""
+    _register(
+        name,
+        lambda options: [requirements.data(dataset, options.split, options.root) for dataset in datasets],
+        lambda options: (measure(options.evaluation()), ()),
     )
 
 
-def _trained(name: str, source: Quoted, rows: Sequence[TrainedRow], only_base: str | None = None) -> None:
-    def wanted(options: Options) -> list[Need]:
+def _register_trained(name: str, rows: Sequence[TrainedRow], only_base: str | None = None) -> None:
+    """Register a table whose rows are trained."""
+
+    def requires(options: ReproduceOptions) -> list[Requirement]:
         if only_base not in (None, options.base):
             raise ConfigError(f"the table {name} is about DINOv2 and needs --base {only_base}, got {options.base}")
         base = base_of(options.base)
-        steps = requirements.given(options.budget, "a number of training steps a row (--budget)")
+        steps = requirements.given(options.budget, "the number of training steps per row (--budget)")
         if options.finished:
             return [steps]
-        places = [base.training, *base.evaluations]
+        splits = [base.training, *base.evaluations]
         return [
             steps,
             *([] if base.embedded else [requirements.gpu]),
-            *(requirements.data(*place, options.root) for place in places),
+            *(requirements.data(dataset, split, options.root) for dataset, split in splits),
             requirements.weights(base.configured(rows[0], 0, 1).model),
         ]
 
-    def measure(options: Options) -> tuple[list[Row], list[str]]:
+    def measure(options: ReproduceOptions) -> tuple[list[Row], list[str]]:
         ablation = options.ablation()
         if not options.finished:
             train_rows(rows, ablation)
@@ -129,24 +161,26 @@ def _trained(name: str, source: Quoted, rows: Sequence[TrainedRow], only_base: s
                 ]
         return [line for lines in by_evaluation for line in lines], remarks
 
-    TABLES.register(name)(PaperTable(quoted=source, needs=wanted, measure=measure))
+    _register(name, requires, measure)
 
 
-def _computed(name: str, source: Quoted, compute: Callable[[], tuple[list[Row], Sequence[str]]]) -> None:
-    TABLES.register(name)(PaperTable(quoted=source, needs=lambda _: (), measure=lambda _: compute()))
+def _register_computed(name: str, compute: Callable[[], tuple[list[Row], Sequence[str]]]) -> None:
+    """Register a table that needs neither data nor weights."""
+    _register(name, lambda _: (), lambda _: compute())
 
 
-def _untrained(name: str, source: Quoted, layers_and_facets: dict[str, tuple[int, str]], reference: str) -> None:
+def _register_untrained(name: str, layers_and_facets: dict[str, tuple[int, str]], reference: str) -> None:
+    """Register a table of nearest neighbours on single layers and facets of DINOv2."""
     variants = {row: evaluated_rows.untrained_config(*choice) for row, choice in layers_and_facets.items()}
 
-    def small(options: Options) -> str:
+    def small(options: ReproduceOptions) -> str:
         return "test-small" if options.split == "test" else options.split
 
-    def wanted(options: Options) -> list[Need]:
+    def requires(options: ReproduceOptions) -> list[Requirement]:
         first = next(iter(variants.values()))
         return [requirements.data("spair", small(options), options.root), requirements.weights(first)]
 
-    def measure(options: Options) -> tuple[list[Row], Sequence[str]]:
+    def measure(options: ReproduceOptions) -> tuple[list[Row], Sequence[str]]:
         rows = []
         for row, config in variants.items():
             matcher = Matcher(MambaMatcher(config))
@@ -154,47 +188,42 @@ def _untrained(name: str, source: Quoted, layers_and_facets: dict[str, tuple[int
             rows.append(evaluated_rows.untrained_row(row, evaluation, reference))
         return rows, ()
 
-    TABLES.register(name)(PaperTable(quoted=source, needs=wanted, measure=measure))
+    _register(name, requires, measure)
 
 
-def _cross_dataset_needs(options: Options) -> list[Need]:
+def _cross_dataset_requirements(options: ReproduceOptions) -> list[Requirement]:
     trained = "a model trained on PF-PASCAL (--model FOLDER; train it with: mambamatcher train --dataset pf-pascal)"
     return [requirements.given(options.model, trained), requirements.data("spair", options.split, options.root)]
 
 
-_evaluated("main", quoted.MAIN, ("pf-pascal", "spair"), evaluated_rows.main_rows)
-_evaluated("per-point", quoted.PER_POINT, ("pf-pascal", "spair"), evaluated_rows.per_point_rows)
-_evaluated(
+_register_evaluated("main", ("pf-pascal", "spair"), evaluated_rows.main_rows)
+_register_evaluated("per-point", ("pf-pascal", "spair"), evaluated_rows.per_point_rows)
+_register_evaluated(
     "categories",
-    quoted.CATEGORIES,
     ("spair",),
-    lambda e: evaluated_rows.category_rows(e, quoted.CATEGORIES.columns[:-1]),
+    lambda evaluation: evaluated_rows.category_rows(evaluation, QUOTED_TABLES["categories"].columns[:-1]),
 )
-_computed("baselines", quoted.BASELINES, lambda: ([], ("Only quoted: there is nothing to measure.",)))
-_evaluated("pf-willow", quoted.WILLOW, ("pf-willow",), evaluated_rows.willow_rows)
-TABLES.register("cross-dataset")(
-    PaperTable(
-        quoted=quoted.CROSS_DATASET,
-        needs=_cross_dataset_needs,
-        measure=lambda options: (evaluated_rows.spair_rows(options.evaluation()), ()),
-    )
+_register_computed("baselines", lambda: ([], ("Only quoted: there is nothing to measure.",)))
+_register_evaluated("pf-willow", ("pf-willow",), evaluated_rows.willow_rows)
+_register(
+    "cross-dataset",
+    _cross_dataset_requirements,
+    lambda options: (evaluated_rows.spair_rows(options.evaluation()), ()),
 )
-_untrained("facets", quoted_ablations.FACETS, {f.title(): (11, f) for f in ("token", "query", "key", "value")}, "bbox")
-_trained("facets-combined", quoted_ablations.FACETS_COMBINED, trained_rows.FACETS_COMBINED, only_base="paper")
-_untrained("layers", quoted_ablations.LAYERS, {str(layer): (layer, "token") for layer in range(12)}, "img")
-_trained("layers-combined", quoted_ablations.LAYERS_COMBINED, trained_rows.LAYERS_COMBINED, only_base="paper")
-_trained("features", quoted_ablations.FEATURES, trained_rows.FEATURES)
-_trained("correlation", quoted_ablations.CORRELATION, trained_rows.CORRELATION)
-_trained("sort-key", quoted_ablations.SORT_KEY, trained_rows.SORT_KEY)
-_trained("positional", quoted_ablations.POSITIONAL, trained_rows.POSITIONAL)
-_trained("backbones", quoted_ablations.BACKBONES, trained_rows.BACKBONES, only_base="paper")
-_trained("significance", quoted_ablations.SIGNIFICANCE, trained_rows.SIGNIFICANCE)
-_evaluated("resolution", quoted_ablations.RESOLUTION, ("spair",), evaluated_rows.resolution_rows)
-_computed("resolution-cost", quoted_ablations.RESOLUTION_COST, lambda: (costs.resolution_rows(16, GRIDS), ()))
-_computed("modules", quoted_ablations.MODULES, lambda: (costs.module_rows(paper()), ()))
-_computed("flops", quoted_ablations.FLOPS, lambda: (costs.flop_rows(paper()), ()))
-_computed(
-    "flops-theory",
-    quoted_ablations.THEORY,
-    lambda: (flops.theory_rows(), [count.remark for count in flops.counts() if count.remark]),
+_register_untrained("facets", {facet.title(): (11, facet) for facet in ("token", "query", "key", "value")}, "bbox")
+_register_trained("facets-combined", trained_rows.FACETS_COMBINED, only_base="paper")
+_register_untrained("layers", {str(layer): (layer, "token") for layer in range(12)}, "img")
+_register_trained("layers-combined", trained_rows.LAYERS_COMBINED, only_base="paper")
+_register_trained("features", trained_rows.FEATURES)
+_register_trained("correlation", trained_rows.CORRELATION)
+_register_trained("sort-key", trained_rows.SORT_KEY)
+_register_trained("positional", trained_rows.POSITIONAL)
+_register_trained("backbones", trained_rows.BACKBONES, only_base="paper")
+_register_trained("significance", trained_rows.SIGNIFICANCE)
+_register_evaluated("resolution", ("spair",), evaluated_rows.resolution_rows)
+_register_computed("resolution-cost", lambda: (costs.resolution_cost_rows(16, GRIDS), ()))
+_register_computed("modules", lambda: (costs.module_rows(paper()), ()))
+_register_computed("flops", lambda: (costs.flop_rows(paper()), ()))
+_register_computed(
+    "flops-theory", lambda: (flops.theory_rows(), [count.remark for count in flops.counts() if count.remark])
 )

@@ -1,4 +1,4 @@
-"""The rows of the paper's tables that are trained: each is a change of the base model's configuration."""
+"""The trained rows of the paper's tables. Each is a change to the recipe of a base."""
 
 import json
 from dataclasses import dataclass, replace
@@ -9,15 +9,21 @@ from mambamatcher.model.presets import PRESETS
 from mambamatcher.registry import unknown
 from mambamatcher.training.recipe import Recipe
 
-SIDE = 192  # a 12x12 grid, to keep a row within minutes of one core
+SIDE = 192  # a 12x12 grid, so that a row takes minutes on one core
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedRow:
-    """A row by the name of its results, the paper's name for it, and what it changes in the recipe.
+    """A row that is trained.
 
-    `seeds` is how often it is trained; the rows the paper's claim rests on more than once. A row of the feature table
-    begins with `new_features`, even where the base has the same kind, so that all of that table begin alike.
+    Attributes:
+        key: Name of its result files.
+        paper: Name of the row in the paper.
+        changes: Overrides of the base's recipe.
+        seeds: How often it is trained: more than once for the rows that the paper's claim depends on.
+        has_block: Whether it has a Mamba block, whose sizes the base sets.
+        new_features: Initialise the feature aggregation randomly. All rows of the feature table do, even where the base
+            has the same kind, so that they are comparable.
     """
 
     key: str
@@ -30,37 +36,50 @@ class TrainedRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Base:
-    """What all rows of a table share: the recipe, the data, and where the backbone's weights come from."""
+    """What all rows of a table share.
+
+    Attributes:
+        name: Name on the command line.
+        recipe: Recipe that rows change.
+        training: Dataset and split to train on.
+        evaluations: Datasets and splits to evaluate on.
+        embedded: Initialise from the embedded model.
+        block: Overrides with the sizes of the Mamba block.
+    """
 
     name: str
     recipe: Recipe
     training: tuple[str, str]
     evaluations: tuple[tuple[str, str], ...]
-    embedded: bool  # begin with the embedded model's weights
-    block: tuple[str, ...] = ()  # sizes of the Mamba block, where a row has one
+    embedded: bool
+    block: tuple[str, ...] = ()
 
     def configured(self, row: TrainedRow, seed: int, steps: int) -> Recipe:
-        """Return a row's recipe: one round, so that no validation chooses the weights."""
+        """Return a row's recipe. It is validated only at the end, so that no weights are selected by validation."""
         changed = override(self.recipe, [*row.changes, *(self.block if row.has_block else ())])
         return replace(changed, seed=seed, steps=steps, round_steps=steps)
 
 
 def base_of(name: str) -> Base:
-    """Return a base by its name."""
+    """Return a base by its name.
+
+    Raises:
+        ConfigError: If there is none of this name.
+    """
     if name not in BASES:
         raise unknown("base", name, BASES)
     return BASES[name]()
 
 
 def embedded_base() -> Base:
-    """Train on two cores: the embedded model with its backbone frozen, at a small side, on the VOC keypoints."""
+    """Return the base for two cores: the embedded model with a frozen backbone, at a small side, on VOC keypoints."""
     model = read_config(EMBEDDED / CONFIG)
     frozen = replace(
         model,
         side=SIDE,
         mirror=False,
         backbone=replace(model.backbone, trainable_blocks=0),
-        transfer=replace(model.transfer, temperature=PRESETS["lite"]().transfer.temperature),  # that of its training
+        transfer=replace(model.transfer, temperature=PRESETS["lite"]().transfer.temperature),  # as in its training
     )
     recipe = Recipe(
         model=frozen,
@@ -85,7 +104,7 @@ def embedded_base() -> Base:
 
 
 def paper_base() -> Base:
-    """Train as the paper does for its ablations: DINOv2-B at 420 px on SPair-71k small; needs its weights and a GPU."""
+    """Return the paper's setting: DINOv2-B at 420 px on SPair-71k small. It needs DINOv2's weights and a GPU."""
     return Base(
         name="paper",
         recipe=Recipe(model=PRESETS["paper"]()),

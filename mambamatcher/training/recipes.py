@@ -1,7 +1,7 @@
 """Complete training runs by name: model, data and schedule of each model this project trains."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mambamatcher.datasets.transforms import Augmentation
 from mambamatcher.model.backbones import VitConfig
@@ -9,6 +9,7 @@ from mambamatcher.model.backbones.focus import FOCUS
 from mambamatcher.model.correlation import LinearAggregation
 from mambamatcher.model.features import FusedAggregation
 from mambamatcher.model.mambamatcher import ModelConfig
+from mambamatcher.model.presets import PRESETS
 from mambamatcher.model.transfer import Transfer
 from mambamatcher.registry import Registry
 from mambamatcher.training.recipe import Recipe
@@ -25,6 +26,8 @@ class NamedRecipe:
 
 
 RECIPES: Registry[Callable[[], NamedRecipe]] = Registry("recipe")
+RUNS = "runs"  # where recipes that continue another run expect it, in a folder of its name
+AVERAGED = f"{RUNS}/lite-averaged"  # mean of the weights of `lite` and `lite-continued`
 
 
 def vit_s_model() -> ModelConfig:
@@ -72,3 +75,136 @@ def vit_s() -> NamedRecipe:
             workers=0,
         ),
     )
+
+
+def _lite(side: int) -> Recipe:
+    """Return what all runs of the embedded model share: every block tuned, cross-entropy, no scan.
+
+    The schedule is left to each run. A linear aggregation is as accurate as the scan here, see `control-scan`.
+    """
+    model = PRESETS["lite"]()
+    return Recipe(
+        model=replace(
+            model,
+            side=side,
+            backbone=replace(model.backbone, trainable_blocks=13),
+            correlation=LinearAggregation(),
+        ),
+        batch_size=1,
+        group_images=8,
+        schedule="cosine",
+        keypoint_weight=0.0,
+        cross_entropy_weight=1.0,
+        augmentation=Augmentation(flip=0.5),
+        workers=0,
+    )
+
+
+@RECIPES.register("lite")
+def lite() -> NamedRecipe:
+    """Train the embedded model from ImageNet weights, at 320 px."""
+    recipe = replace(
+        _lite(side=320),
+        steps=900,
+        round_steps=150,
+        effective_batch=2,
+        learning_rate=1e-3,
+        backbone_learning_rate=2e-4,
+        warmup_steps=50,
+        averaging=0.995,
+    )
+    return NamedRecipe(recipe=recipe, dataset="voc", validation_pairs=100)
+
+
+@RECIPES.register("lite-continued")
+def lite_continued() -> NamedRecipe:
+    """Continue `lite` at 384 px. The embedded model is the mean of both."""
+    recipe = replace(
+        _lite(side=384),
+        start=f"{RUNS}/lite/model",
+        seed=1,
+        steps=480,
+        round_steps=480,
+        effective_batch=2,
+        learning_rate=6e-4,
+        backbone_learning_rate=2e-4,
+        warmup_steps=20,
+        averaging=0.99,
+    )
+    return NamedRecipe(recipe=recipe, dataset="voc", validation_pairs=100)
+
+
+@RECIPES.register("pf-pascal")
+def pf_pascal() -> NamedRecipe:
+    """Train the embedded model on nothing but PF-PASCAL's official pairs."""
+    recipe = replace(
+        _lite(side=320),
+        steps=240,
+        round_steps=80,
+        effective_batch=1,
+        learning_rate=1e-3,
+        backbone_learning_rate=2e-4,
+        warmup_steps=20,
+        averaging=0.98,
+    )
+    return NamedRecipe(recipe=recipe, dataset="pf-pascal", validation_pairs=100)
+
+
+@RECIPES.register("pf-pascal-continued")
+def pf_pascal_continued() -> NamedRecipe:
+    """Continue `pf-pascal` with a higher rate for the backbone."""
+    first = pf_pascal()
+    recipe = replace(
+        first.recipe,
+        start=f"{RUNS}/pf-pascal/model",
+        seed=1,
+        steps=500,
+        round_steps=500,
+        backbone_learning_rate=3e-4,
+        warmup_steps=10,
+    )
+    return replace(first, recipe=recipe)
+
+
+@RECIPES.register("control-scan")
+def control_scan() -> NamedRecipe:
+    """Add the similarity-aware scan to the averaged model and train a little. `control-linear` does so without it."""
+    linear = control_linear()
+    model = replace(linear.recipe.model, correlation=PRESETS["lite"]().correlation)
+    return replace(linear, recipe=replace(linear.recipe, model=model))
+
+
+@RECIPES.register("control-linear")
+def control_linear() -> NamedRecipe:
+    """Train the averaged model a little more, to compare with `control-scan`."""
+    base = _lite(side=320)
+    recipe = replace(
+        base,
+        model=replace(base.model, transfer=replace(base.model.transfer, blend="scores")),
+        start=AVERAGED,
+        steps=100,
+        round_steps=100,
+        effective_batch=1,
+        group_images=3,
+        learning_rate=5e-4,
+        backbone_learning_rate=5e-5,
+        warmup_steps=10,
+        averaging=0.97,
+    )
+    return NamedRecipe(recipe=recipe, dataset="voc", validation_pairs=20)
+
+
+@RECIPES.register("unseen")
+def unseen() -> NamedRecipe:
+    """Train without a third of each category's keypoint names, to evaluate on exactly those."""
+    recipe = replace(
+        _lite(side=320),
+        steps=300,
+        round_steps=300,
+        effective_batch=1,
+        learning_rate=1e-3,
+        backbone_learning_rate=2e-4,
+        warmup_steps=30,
+        averaging=0.98,
+    )
+    return NamedRecipe(recipe=recipe, dataset="voc", split="trn-seen", validation_pairs=20)

@@ -8,16 +8,15 @@ import torch
 from torch.testing import assert_close
 
 from mambamatcher import MambaMatcher, presets
-from mambamatcher.benchmark import pair_report
-from mambamatcher.benchmark.gallery import benchmark_gallery
+from mambamatcher.benchmark.cold_start import FirstPair, measure_first_pair
+from mambamatcher.benchmark.formatting import pair_markdown, plot_pair
+from mambamatcher.benchmark.match_many import benchmark_gallery
 from mambamatcher.benchmark.measurement import circumstances
-from mambamatcher.benchmark.pair import (
+from mambamatcher.benchmark.pair_stages import (
     WHOLE,
-    Process,
-    Report,
+    PairBenchmark,
     benchmark_pair,
     load_straightforward,
-    measure_process,
     operations,
     random_model,
 )
@@ -69,14 +68,14 @@ def test_every_stage_is_measured_and_can_be_reported(model, plain, tmp_path):
     ]
     assert all(row.plain_seconds > 0 for row in rows)
     assert rows[-1].plain_seconds == pytest.approx(sum(row.plain_seconds for row in rows[:-1]))
-    processes = [Process(84, True, 0.1, 1.0, 2.0, 3.0, 4.0, 9.5, 500.0)]
-    report = Report(circumstances(), "tiny", measured[0][0], rows, processes)
+    processes = [FirstPair(84, True, 0.1, 1.0, 2.0, 3.0, 4.0, 9.5, 500.0)]
+    report = PairBenchmark(circumstances(), "tiny", measured[0][0], rows, processes)
     assert json.loads(json.dumps(report.as_dict()))["rows"][1]["plain_channels_last_seconds"] > 0
     assert report.as_dict()["processes"][0]["cold_start_seconds"] == pytest.approx(9.1)  # without importing torch
-    text = pair_report.as_markdown(report)
+    text = pair_markdown(report)
     assert "| 84 | yes | 1.00 | 0.10 | 2.00 | 3.00 | 4.00 | 9.10 | 9.50 | 500 |" in text
     assert text.count("\n| 84 |") == len(rows) + 1
-    pair_report.plot(report, tmp_path / "plot.png")
+    plot_pair(report, tmp_path / "plot.png")
     assert (tmp_path / "plot.png").stat().st_size > 5000
     assert "whole pair" in rows[-1].as_line()
 
@@ -84,9 +83,9 @@ def test_every_stage_is_measured_and_can_be_reported(model, plain, tmp_path):
 def test_a_first_pair_is_measured_from_the_start_of_its_process(tmp_path):
     config = replace(presets.nearest(), side=64, backbone=EfficientNetLiteConfig(layers=(9,), weights="random"))
     save_pretrained(MambaMatcher(config), tmp_path / "model")
-    begun = time.time()
-    process = measure_process(tmp_path / "model", 64, low_memory=False)
-    outside = time.time() - begun
+    started = time.time()
+    process = measure_first_pair(tmp_path / "model", 64, low_memory=False)
+    outside = time.time() - started
     parts = (process.start_seconds, process.import_seconds, process.load_seconds, process.first_pair_seconds)
     assert min(parts) > 0
     assert sum(parts) == pytest.approx(process.cold_start_seconds)

@@ -4,10 +4,10 @@ import pytest
 from typer.testing import CliRunner
 
 from mambamatcher.benchmark.contestants import OURS, REFINEMENT
+from mambamatcher.benchmark.formatting import scan_markdown
 from mambamatcher.benchmark.growth import Growth, benchmark_growth
 from mambamatcher.benchmark.measurement import circumstances, measure
-from mambamatcher.benchmark.report import as_markdown
-from mambamatcher.benchmark.scan import BOTH, FORWARD, Report, Row
+from mambamatcher.benchmark.scan import BOTH, FORWARD, ContestantTime, ScanBenchmark
 from mambamatcher.cli.benchmark import app
 
 
@@ -32,7 +32,8 @@ def test_grids_that_are_not_numbers_are_refused():
 
 
 def test_a_contestant_that_did_not_run_says_why():
-    page = as_markdown(Report(circumstances(), [Row("slow one", BOTH, 16, skipped="would take about 900 s")]))
+    slow = ContestantTime("slow one", BOTH, 16, skipped="would take about 900 s")
+    page = scan_markdown(ScanBenchmark(circumstances(), [slow]))
     assert "| slow one | would take about 900 s |" in page
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mambamatcher.datasets.benchmarks import DATASETS, read_pairs
-from mambamatcher.datasets.left_right import mirror_name
+from mambamatcher.datasets.records import mirror_name
 from mambamatcher.datasets.voc_keypoints import held_out, photo
 from mambamatcher.errors import ConfigError, InputError
 from tests.datasets import releases
@@ -128,7 +128,7 @@ def test_voc_pairs_are_the_same_every_time_and_leave_out_what_cannot_be_seen(tmp
     assert first == second
     images = {image.path.stem: image for pair in first for image in (pair.source, pair.target)}
     assert all("Tail" not in image.keypoints for name, image in images.items() if int(name[-6:]) % 3 != 2)
-    assert "2008_000004" not in images  # its nose lies outside the picture, which leaves two keypoints
+    assert "2008_000004" not in images  # its nose lies outside the image, which leaves two keypoints
 
 
 @pytest.mark.parametrize(("split", "categories"), [("test-cross-species", ["Bovidae"]), ("test-cross-family", ["all"])])
@@ -154,7 +154,7 @@ def test_ap10k_pairs_drawn_from_the_published_annotations_respect_species_and_fa
     assert family
     assert all(families[pair.source.category] != families[pair.target.category] for pair in family)
     shown = {image.path.stem for pair in [*same, *species, *family] for image in (pair.source, pair.target)}
-    assert f"{0:012d}" not in shown  # two animals in one picture
+    assert f"{0:012d}" not in shown  # two animals in one image
 
 
 def test_root_may_be_the_benchmark_itself_or_come_from_the_environment(tmp_path, monkeypatch):

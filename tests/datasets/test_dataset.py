@@ -1,4 +1,4 @@
-"""The one dataset: unit frame, masks, and the same sample whichever worker makes it."""
+"""Datasets: the unit frame, masks, and the same sample whichever worker makes it."""
 
 import numpy as np
 import pytest
@@ -33,17 +33,9 @@ def test_points_go_to_the_unit_frame_and_back_to_original_pixels(pairs):
     torch.testing.assert_close(back, torch.from_numpy(pairs[0].points()[1]).float())
 
 
-def test_pictures_are_resized_as_the_matcher_resizes_them(pairs):
+def test_images_are_resized_as_the_matcher_resizes_them(pairs):
     sample = PairDataset(pairs, sides=24)[0]
     torch.testing.assert_close(sample.target_image, to_tensor(load_image(pairs[0].target.path), 24))
-
-
-def test_keeping_the_aspect_scales_both_axes_alike(pairs):
-    sample = PairDataset(pairs, sides=80, keep_aspect=True)[0]
-    assert sample.target_size.tolist() == [80, 80]  # the picture is 50x80
-    assert (sample.target_image[:, :, 51:] == 0).all()
-    points = (sample.target_points + 1) * 40
-    torch.testing.assert_close(points, torch.from_numpy(pairs[0].points()[1]).float())
 
 
 def test_collate_pads_with_a_mask_and_never_with_a_number_that_means_something(pairs):
@@ -56,7 +48,7 @@ def test_collate_pads_with_a_mask_and_never_with_a_number_that_means_something(p
 
 def test_batches_are_measured_in_original_pixels(pairs):
     batch = collate([PairDataset(pairs, sides=8)[index] for index in (1, 0)])
-    truth = batch.to_target_pixels(batch.target_points)
+    truth = (batch.target_points + 1) * batch.target_size[:, None] / 2
     torch.testing.assert_close(truth[1], torch.from_numpy(pairs[0].points()[1]).float())
     metric = PCK(len(pairs), ["cat"])
     targets = Targets(truth, batch.present, batch.target_size, batch.target_box, batch.box_present)
@@ -91,7 +83,7 @@ def test_augmented_samples_depend_on_seed_epoch_and_index_but_not_on_workers(tmp
     assert not torch.equal(images(0, epoch=2), alone)
 
 
-def test_a_group_is_all_ordered_pairs_of_a_listed_pair_and_its_company(tmp_path):
+def test_a_group_is_all_ordered_pairs_among_a_pair_and_other_images(tmp_path):
     releases.write_voc(tmp_path, photos=12)
     pairs = read_pairs("voc-keypoints", "trn", tmp_path).pairs
     dataset = GroupDataset(pairs, 16, None, images=4, seed=3)
@@ -109,7 +101,7 @@ def test_a_group_is_all_ordered_pairs_of_a_listed_pair_and_its_company(tmp_path)
         assert torch.equal(batch.images[target], sample.target_image)
 
 
-def test_groups_depend_on_seed_epoch_and_index_and_every_picture_is_changed_once(tmp_path):
+def test_groups_depend_on_seed_epoch_and_index_and_every_image_is_changed_once(tmp_path):
     releases.write_voc(tmp_path, photos=12)
     pairs = read_pairs("voc-keypoints", "trn", tmp_path).pairs
     changes = Augmentation(photometric=0.5, crop=0.5, flip=0.5)
@@ -135,7 +127,7 @@ def test_epochs_take_the_sides_in_turn_with_and_without_augmentation(tmp_path):
             assert group[0][0].source_image.shape == alone[0].target_image.shape == (3, side, side)
 
 
-def test_workers_that_live_on_see_the_new_epoch(tmp_path):
+def test_persistent_workers_see_the_new_epoch(tmp_path):
     releases.write_voc(tmp_path, photos=12)
     dataset = PairDataset(read_pairs("voc-keypoints", "trn", tmp_path).pairs[:4], 16, Augmentation(photometric=1.0))
     loader = DataLoader(dataset, batch_size=4, num_workers=1, persistent_workers=True, collate_fn=collate)
@@ -144,19 +136,19 @@ def test_workers_that_live_on_see_the_new_epoch(tmp_path):
     assert not torch.equal(next(iter(loader)).images, first)
 
 
-def test_cache_reads_a_picture_once_and_drops_the_oldest_when_full(pairs, monkeypatch):
+def test_cache_reads_an_image_once_and_evicts_the_oldest_when_full(pairs, monkeypatch):
     read = []
 
     def counting(image):
         read.append(image.path.name)
         return read_image(image)
 
-    cache = ImageCache(counting, capacity=50 * 80 * 3)  # room for the larger picture alone
+    cache = ImageCache(counting, capacity=50 * 80 * 3)  # room for the larger image only
     for image in (pairs[0].target, pairs[0].target, pairs[0].source, pairs[0].target):
         cache[image]
     assert read == ["two.jpg", "one.jpg", "two.jpg"]
 
 
-def test_to_square_is_bytes_of_the_whole_picture():
-    picture = Image.fromarray(np.full((5, 9, 3), 77, dtype=np.uint8))
-    assert to_square(picture, 4).unique().tolist() == [77]
+def test_to_square_is_bytes_of_the_whole_image():
+    image = Image.fromarray(np.full((5, 9, 3), 77, dtype=np.uint8))
+    assert to_square(image, 4).unique().tolist() == [77]

@@ -1,15 +1,13 @@
-"""Augmentation moves points with their pixels and keeps left left."""
+"""Augmentation moves points with their pixels and keeps left and right apart."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
-from mambamatcher.datasets.left_right import has_side, mirror_name
-from mambamatcher.datasets.records import AnnotatedImage
+from mambamatcher.datasets.records import AnnotatedImage, has_side, mirror_name
 from mambamatcher.datasets.transforms import (
     CROP_MARGIN,
     PHOTOMETRIC,
@@ -18,7 +16,6 @@ from mambamatcher.datasets.transforms import (
     View,
     mirror,
     photometric,
-    photometric_tensor,
     random_crop,
 )
 from mambamatcher.errors import ConfigError
@@ -97,7 +94,7 @@ def test_crops_keep_the_box_and_without_one_a_margin_around_the_keypoints():
 
 
 @pytest.mark.parametrize("change", PHOTOMETRIC)
-def test_every_photometric_change_alters_the_picture_and_nothing_else(change):
+def test_every_photometric_change_alters_the_pixels_and_nothing_else(change):
     before = view().image
     after = change(before, np.random.default_rng(0))
     assert (after.size, after.mode) == (before.size, "RGB")
@@ -112,16 +109,7 @@ def test_photometric_changes_happen_as_often_as_asked():
     assert unchanged / 400 == pytest.approx(0.8 ** len(PHOTOMETRIC), abs=0.06)
 
 
-def test_tensors_are_changed_as_pictures_are():
-    picture = view().image
-    tensor = torch.from_numpy(np.array(picture)).permute(2, 0, 1)
-    for seed in range(5):
-        changed = photometric_tensor(tensor, 0.5, np.random.default_rng(seed))
-        expected = np.array(photometric(picture, 0.5, np.random.default_rng(seed)))
-        np.testing.assert_array_equal(changed.permute(1, 2, 0).numpy(), expected)
-
-
-def test_one_picture_may_be_mirrored_alone_where_names_tell_sides():
+def test_one_image_may_be_mirrored_alone_if_names_tell_sides():
     augment = Augmentation(photometric=0.0, crop=0.0, flip=0.5)
     flips = set()
     for seed in range(40):
@@ -134,7 +122,7 @@ def test_one_picture_may_be_mirrored_alone_where_names_tell_sides():
 
 
 @pytest.mark.parametrize("names", [("0", "1", "2"), ("L_Eye", "L_Ear", "L_Paw")])
-def test_both_pictures_are_mirrored_together_where_one_alone_would_lose_the_matches(names):
+def test_both_images_are_mirrored_together_if_one_alone_would_lose_the_matches(names):
     keypoints = dict(zip(names, NAMED.values(), strict=False))
     augment = Augmentation(photometric=0.0, crop=0.5, flip=0.5)
     for seed in range(40):

@@ -1,4 +1,4 @@
-"""`data verify` says what is here, what is not, and what two splits share."""
+"""`data verify` reports what is present, what is missing, and which images two splits share."""
 
 import json
 import shutil

@@ -57,7 +57,7 @@ def test_table_on_the_terminal_labels_every_protocol(report):
 
 def test_fingerprint_changes_with_annotations_and_pixels_but_not_with_the_place(root, request_, tmp_path):
     from mambamatcher.datasets.benchmarks import read_pairs
-    from mambamatcher.datasets.fingerprint import fingerprint
+    from mambamatcher.datasets.records import fingerprint
     from tests.datasets import releases
 
     before = fingerprint(read_pairs("spair", "test", root).pairs)

@@ -1,4 +1,4 @@
-"""A tiny model on rendered pairs: every analysis has all its parts, and none takes long."""
+"""A tiny model on rendered pairs: it has every part that the figures show, and none takes long."""
 
 import pytest
 import torch
@@ -7,8 +7,8 @@ from mambamatcher.datasets.benchmarks import read_pairs
 from mambamatcher.matching.matcher import Matcher
 from mambamatcher.model.mambamatcher import MambaMatcher
 from mambamatcher.model.presets import tiny
-from mambamatcher.paper.figure_inputs import Subject
-from mambamatcher.paper.opened_pair import open_case
+from mambamatcher.paper.figure_inputs import FigureInputs
+from mambamatcher.paper.opened_pair import open_pair
 
 
 @pytest.fixture(scope="package")
@@ -24,10 +24,10 @@ def pairs():
 
 
 @pytest.fixture(scope="package")
-def case(matcher, pairs):
-    return open_case(matcher, pairs[0])
+def opened(matcher, pairs):
+    return open_pair(matcher, pairs[0])
 
 
 @pytest.fixture(scope="package")
-def subject(matcher, pairs):
-    return Subject(matchers={"tiny": matcher, "again": matcher}, pairs=pairs, where="synthetic val, 3 pairs")
+def inputs(matcher, pairs):
+    return FigureInputs(matchers={"tiny": matcher, "again": matcher}, pairs=pairs, protocol="synthetic val, 3 pairs")

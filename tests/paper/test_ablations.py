@@ -13,7 +13,7 @@ from mambamatcher.model.presets import tiny
 from mambamatcher.paper import ablations, trained_rows
 from mambamatcher.paper.ablations import Ablation, finished, train_rows
 from mambamatcher.paper.comparison import difference_line, outcome_rows, pair_shares
-from mambamatcher.paper.initialisation import begin_as_weighted_sum
+from mambamatcher.paper.initialisation import initialise_as_weighted_sum
 from mambamatcher.paper.trained_rows import CORRELATION, FEATURES, Base, TrainedRow, base_of
 from mambamatcher.training.recipe import Recipe
 
@@ -35,7 +35,7 @@ def ablation(tmp_path):
 
 @pytest.fixture
 def trained(monkeypatch):
-    """Note which rows would be trained, and train none."""
+    """Record which rows would be trained, and train none."""
     rows = []
 
     def note(row, seed, *_):
@@ -96,11 +96,11 @@ def test_rows_of_another_budget_are_not_mixed(ablation, trained):
 
 
 @pytest.mark.parametrize("row", CORRELATION, ids=lambda row: row.key)
-def test_every_correlation_row_begins_as_the_same_weighted_sum(row):
+def test_every_correlation_row_is_initialised_to_the_same_weighted_sum(row):
     base = base_of("embedded")
     levels, project = 5, nn.Linear(5, 1)
     aggregation = base.configured(row, 0, 1).model.correlation.build(levels)
-    begin_as_weighted_sum(aggregation, project)
+    initialise_as_weighted_sum(aggregation, project)
     correlation = torch.rand(2, levels, 2, 3, 4, 5)
     expected = project(correlation.movedim(1, -1)).squeeze(-1)
     with torch.no_grad():
@@ -108,7 +108,7 @@ def test_every_correlation_row_begins_as_the_same_weighted_sum(row):
 
 
 @pytest.mark.parametrize("base", ["embedded", "paper"])
-def test_every_row_is_a_recipe_with_a_frozen_backbone_and_one_round(base):
+def test_every_row_is_a_recipe_with_a_frozen_backbone_and_one_validation(base):
     for row in (*CORRELATION, *FEATURES, *trained_rows.SORT_KEY, *trained_rows.POSITIONAL):
         recipe = base_of(base).configured(row, 1, 240)
         assert recipe.model.backbone.trainable_blocks == 0

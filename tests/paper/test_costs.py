@@ -1,7 +1,7 @@
 """What the modules cost is measured; what they hold can be counted by hand."""
 
 from mambamatcher.model.presets import PRESETS
-from mambamatcher.paper.costs import module_rows, resolution_rows
+from mambamatcher.paper.costs import module_rows, resolution_cost_rows
 
 LEVELS = 2 * 2  # the tiny backbone's two layers, two facets each
 
@@ -15,7 +15,7 @@ def test_every_module_takes_memory_and_time_and_has_the_parameters_counted_by_ha
 
 def test_the_memory_of_a_grid_is_in_gigabytes_and_no_less_than_its_result():
     levels, grid = 2, 16
-    for row in resolution_rows(levels, {512: grid}):
+    for row in resolution_cost_rows(levels, {512: grid}):
         assert row.cells[0].value == grid
         result = 4 * grid**4 / 1e9
         assert result <= row.cells[1].value < 500 * result, row.name

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -7,18 +8,8 @@ from mambamatcher.matching.matcher import Matcher
 from mambamatcher.model.backbones import VitConfig
 from mambamatcher.paper import tables
 from mambamatcher.paper.figures import FIGURES
-from mambamatcher.paper.quoted import Quoted
-from mambamatcher.paper.results import MEASURED, QUOTED, Cell, Row, TableResult, write_figure, write_table
-from mambamatcher.paper.tables import TABLES, Options, reproduce
-
-
-@pytest.mark.parametrize("name", list(TABLES))
-def test_every_quoted_row_has_a_value_for_each_column_and_is_marked(name):
-    source = TABLES[name].quoted
-    for row in source.rows():
-        assert len(row.cells) == len(source.columns), row.name
-        assert row.origin == QUOTED
-    assert 0 <= source.headline < len(source.columns)
+from mambamatcher.paper.output import MEASURED, QUOTED, Cell, Row, TableResult, write_figure, write_table
+from mambamatcher.paper.tables import ReproduceOptions, reproduce
 
 
 def no_weights(_):
@@ -34,14 +25,14 @@ def test_a_table_without_its_data_stops_before_computing(name, tmp_path, monkeyp
     monkeypatch.setattr(VitConfig, "build", no_weights)
     monkeypatch.setattr(Matcher, "from_pretrained", lambda *_: pytest.fail("a model was loaded"))
     monkeypatch.setattr(tables, "train_rows", lambda *_: pytest.fail("a row was trained"))
-    with pytest.raises(InputError, match=r"needs what is not here: .*Nothing was computed"):
-        reproduce(name, Options(root=tmp_path, budget=2))
+    with pytest.raises(InputError, match=r"because this is missing: .*Nothing was computed"):
+        reproduce(name, ReproduceOptions(root=tmp_path, budget=2))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_everything_that_is_missing_is_named_at_once(tmp_path):
     with pytest.raises(InputError) as caught:
-        reproduce("main", Options(root=tmp_path))
+        reproduce("main", ReproduceOptions(root=tmp_path))
     assert "pf-pascal test" in str(caught.value)
     assert "SPair-71k.tar.gz" in str(caught.value)
 
@@ -49,24 +40,24 @@ def test_everything_that_is_missing_is_named_at_once(tmp_path):
 def test_a_table_without_its_weights_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(VitConfig, "build", no_weights)
     with pytest.raises(InputError, match="DINOv2's weights are not"):
-        reproduce("facets", Options(root=tmp_path))
+        reproduce("facets", ReproduceOptions(root=tmp_path))
 
 
 def test_cross_dataset_asks_for_a_model_trained_there(tmp_path):
     with pytest.raises(InputError, match="a model trained on PF-PASCAL"):
-        reproduce("cross-dataset", Options(root=tmp_path))
+        reproduce("cross-dataset", ReproduceOptions(root=tmp_path))
 
 
 def test_tables_about_dinov2_refuse_another_base(tmp_path):
     with pytest.raises(ConfigError, match="needs --base paper"):
-        reproduce("layers-combined", Options(root=tmp_path, budget=2))
+        reproduce("layers-combined", ReproduceOptions(root=tmp_path, budget=2))
 
 
 def test_training_as_the_paper_did_needs_a_gpu(tmp_path, monkeypatch):
     monkeypatch.setattr(VitConfig, "build", no_weights)
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     with pytest.raises(InputError, match=r"a GPU .*spair trn-small .*DINOv2's weights are not .*Nothing was computed"):
-        reproduce("correlation", Options(root=tmp_path, budget=2, base="paper"))
+        reproduce("correlation", ReproduceOptions(root=tmp_path, budget=2, base="paper"))
 
 
 def test_finished_rows_are_shown_without_data_or_training(tmp_path):
@@ -76,7 +67,7 @@ def test_finished_rows_are_shown_without_data_or_training(tmp_path):
         path = tmp_path / "rows" / f"{key}-seed0.json"
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps({**made, "evaluations": {"here": evaluation}}))
-    result = reproduce("correlation", Options(out=tmp_path, budget=2, finished=True))
+    result = reproduce("correlation", ReproduceOptions(out=tmp_path, budget=2, finished=True))
     measured = [row for row in result.rows if row.origin == MEASURED]
     assert [(row.name, row.cells[1].value) for row in measured] == [("Mamba4D", 50.0), ("+ descending order", 50.0)]
     assert any("+ descending order against Mamba4D: +0.00 points" in remark for remark in result.remarks)
@@ -96,12 +87,12 @@ def test_numbers_of_two_protocols_never_share_a_table():
 
 def test_an_unknown_table_says_what_was_meant():
     with pytest.raises(ConfigError, match="Did you mean 'correlation'"):
-        reproduce("corelation", Options())
+        reproduce("corelation", ReproduceOptions())
 
 
 @pytest.mark.parametrize("name", ["flops-theory", "baselines"])
-def test_a_table_is_written_as_json_markdown_and_picture(name, tmp_path):
-    paths = write_table(reproduce(name, Options()), tmp_path)
+def test_a_table_is_written_as_json_markdown_and_chart(name, tmp_path):
+    paths = write_table(reproduce(name, ReproduceOptions()), tmp_path)
     assert [path.suffix for path in paths] == [".json", ".md", ".png"]
     origins = {row["origin"] for row in json.loads(paths[0].read_text())["rows"]}
     assert QUOTED in origins
@@ -114,30 +105,24 @@ def test_measured_numbers_show_their_interval_and_protocol():
     assert str(Cell()) == "-"
 
 
-@pytest.mark.parametrize("printed", ["61.0", "1.74", "0.02754", "359.32", "420", "0.9", "43.05", "-"])
-def test_a_quoted_number_keeps_the_digits_it_was_printed_with(printed):
-    quoted = Quoted(label="l", title="T", protocol="p", columns=("a", "b"), text=f"row | {printed} 1.0")
-    assert str(quoted.rows()[0].cells[0]) == printed
-
-
 @pytest.mark.parametrize("name", list(FIGURES))
-def test_every_figure_is_made_of_the_tiny_model(name, subject, tmp_path):
+def test_every_figure_is_made_with_the_tiny_model(name, inputs, tmp_path):
     if name == "attribution":
         pytest.importorskip("captum")
-    result = FIGURES[name](subject)
+    result = FIGURES[name](inputs)
     paths = write_figure(result, tmp_path)
     assert all(path.stat().st_size > 0 for path in paths)
     assert json.loads(paths[0].read_text())["numbers"]
 
 
-def test_numbers_can_be_written_without_the_photographs(subject, tmp_path):
-    paths = write_figure(FIGURES["failures"](subject), tmp_path, with_picture=False)
+def test_numbers_can_be_written_without_the_photos(inputs, tmp_path):
+    paths = write_figure(FIGURES["failures"](inputs), tmp_path, with_image=False)
     assert [path.name for path in paths] == ["failures.json", "failures.md"]
     assert ".png" not in paths[1].read_text()
 
 
 @pytest.mark.parametrize("name", ["aggregators", "scan-orders"])
-def test_a_comparison_needs_two_models(name, subject, matcher):
-    alone = type(subject)(matchers={"tiny": matcher}, pairs=subject.pairs, where=subject.where)
+def test_a_comparison_needs_two_models(name, inputs, matcher):
+    alone = replace(inputs, matchers={"tiny": matcher})
     with pytest.raises(InputError, match="--model twice"):
         FIGURES[name](alone)

@@ -1,20 +1,134 @@
+"""Recipes are complete runs, and the commands that make the shipped models use them."""
+
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
+from benchmarks import make_models
+from mambamatcher.cli import app
 from mambamatcher.datasets.benchmarks import DATASETS
-from mambamatcher.model.config import from_dict, to_dict
+from mambamatcher.model.config import from_dict, override, to_dict
 from mambamatcher.model.mambamatcher import build_untrained
+from mambamatcher.model.presets import PRESETS
 from mambamatcher.training.recipe import Recipe
 from mambamatcher.training.recipes import RECIPES
 
+ON_TWO_PROCESSES = ("vit-s", "lite", "lite-continued")
+
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_every_recipe_names_its_data_can_be_written_down_and_trains_on_two_processes(name):
+def test_every_recipe_names_its_data_can_be_written_down_and_trains(name):
     named = RECIPES[name]()
     assert named.split in DATASETS[named.dataset].splits
     assert from_dict(Recipe, to_dict(named.recipe)) == named.recipe
-    assert named.recipe.accumulation(2) >= 1
+    assert named.recipe.accumulation(2 if name in ON_TWO_PROCESSES else 1) >= 1
     config = named.recipe.model
     model = build_untrained(replace(config, backbone=replace(config.backbone, weights="random")))
     assert all(side % model.backbone.stride == 0 for side in named.recipe.sides)
+
+
+# the shipped models were trained with the preset `lite` and these overrides; a start is the folder of a recipe's run
+ALL = (
+    "model.backbone.trainable_blocks=13 batch_size=1 schedule=cosine keypoint_weight=0 cross_entropy_weight=1 "
+    "augmentation.flip=0.5 workers=0"
+)
+LINEAR = "model.correlation.kind=linear"
+CONTROL = (
+    "seed=0 start=runs/lite-averaged model.side=320 model.transfer.blend=scores steps=100 round_steps=100 "
+    "effective_batch=1 group_images=3 learning_rate=5e-4 backbone_learning_rate=5e-5 warmup_steps=10 averaging=0.97"
+)
+TRAINED = {
+    "lite": (
+        f"{LINEAR} seed=0 model.side=320 steps=900 round_steps=150 effective_batch=2 group_images=8 "
+        "learning_rate=1e-3 backbone_learning_rate=2e-4 warmup_steps=50 averaging=0.995"
+    ),
+    "lite-continued": (
+        f"{LINEAR} seed=1 model.side=384 start=runs/lite/model steps=480 round_steps=480 effective_batch=2 "
+        "group_images=8 learning_rate=6e-4 backbone_learning_rate=2e-4 warmup_steps=20 averaging=0.99"
+    ),
+    "pf-pascal": (
+        f"{LINEAR} seed=0 model.side=320 steps=240 round_steps=80 effective_batch=1 group_images=8 "
+        "learning_rate=1e-3 backbone_learning_rate=2e-4 warmup_steps=20 averaging=0.98"
+    ),
+    "pf-pascal-continued": (
+        f"{LINEAR} seed=1 model.side=320 start=runs/pf-pascal/model steps=500 round_steps=500 effective_batch=1 "
+        "group_images=8 learning_rate=1e-3 backbone_learning_rate=3e-4 warmup_steps=10 averaging=0.98"
+    ),
+    "control-scan": CONTROL,
+    "control-linear": f"{LINEAR} {CONTROL}",
+    "unseen": (
+        f"{LINEAR} seed=0 model.side=320 steps=300 round_steps=300 effective_batch=1 group_images=8 "
+        "learning_rate=1e-3 backbone_learning_rate=2e-4 warmup_steps=30 averaging=0.98"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_a_recipe_is_key_by_key_what_its_model_was_trained_with(name):
+    expected = override(Recipe(model=PRESETS["lite"]()), f"{ALL} {TRAINED[name]}".split())
+    assert to_dict(RECIPES[name]().recipe) == to_dict(expected)
+
+
+def test_recipes_have_the_data_their_models_were_trained_with():
+    found = {name: RECIPES[name]() for name in TRAINED}
+    data = {name: (each.dataset, each.split, each.validation_pairs) for name, each in found.items()}
+    assert data == {
+        "lite": ("voc", "trn", 100),
+        "lite-continued": ("voc", "trn", 100),
+        "pf-pascal": ("pf-pascal", "trn", 100),
+        "pf-pascal-continued": ("pf-pascal", "trn", 100),
+        "control-scan": ("voc", "trn", 20),
+        "control-linear": ("voc", "trn", 20),
+        "unseen": ("voc", "trn-seen", 20),
+    }
+
+
+@pytest.fixture
+def commands(tmp_path, monkeypatch):
+    """Return the verb and the parsed options of every command of every pipeline, in a folder without runs."""
+    monkeypatch.chdir(tmp_path)
+    verbs = get_command(app).commands
+    parsed = []
+    for pipeline in make_models.PIPELINES.values():
+        for command in pipeline(Path("data")):
+            if "mambamatcher" in command:
+                verb, *arguments = command[command.index("mambamatcher") + 1 :]
+                parsed.append((verb, verbs[verb].make_context(verb, arguments).params))
+    return parsed
+
+
+def test_pipelines_train_every_recipe_with_the_processes_it_is_for(commands):
+    trained = [options for verb, options in commands if verb == "train"]
+    assert {options["recipe"] for options in trained} == set(TRAINED)
+    for options in trained:
+        assert (options["devices"] == 2) == (options["recipe"] in ON_TWO_PROCESSES)
+        override(RECIPES[options["recipe"]]().recipe, options["overrides"] or [])
+
+
+def test_pipelines_start_and_export_only_from_what_they_made(commands):
+    made = set()
+    for verb, options in commands:
+        if verb == "train":
+            start = RECIPES[options["recipe"]]().recipe.start
+            assert start is None or start in made
+            made.add(str(options["out"] / "model"))
+        elif verb == "export":
+            assert {options["model"], *map(str, options["average"] or ())} <= made
+            override(PRESETS["lite"](), options["overrides"])
+            made.add(str(options["folder"]))
+        elif verb == "evaluate":
+            assert options["model"] in {*made, "nearest"}
+            made.add(str(options["out"] / "report.json"))
+        elif verb == "compare":
+            assert {str(options["first"]), str(options["second"])} <= made
+
+
+def test_a_run_resumes_only_where_it_was_started(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "--resume" not in make_models.train("lite", Path("data"))
+    Path("runs/lite").mkdir(parents=True)
+    Path("runs/lite/recipe.json").touch()
+    assert "--resume" in make_models.train("lite", Path("data"))
+    assert "--resume" not in make_models.train("lite", Path("data"), run="other")

@@ -1,4 +1,4 @@
-"""What a reproduced table or figure is written as: JSON, Markdown and a picture; quoted numbers are always marked."""
+"""Write reproduced tables and figures as JSON, Markdown and an image. Quoted numbers are always marked."""
 
 import json
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mambamatcher.io.atomic import write_atomically
+from mambamatcher.io.atomic import make_folder, write_atomically, write_text_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -16,7 +16,7 @@ QUOTED, MEASURED, COMPUTED = "quoted from the paper", "measured here", "computed
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """A number or a word, with its 95 % interval where there is one; without a value, not available."""
+    """A number or a word, with its 95 % interval if there is one. `None` is a value that is not available."""
 
     value: float | int | str | None = None
     low: float | None = None
@@ -33,13 +33,20 @@ class Cell:
             return f"{self.value:.1f} ({self.low:.1f} to {self.high:.1f})"
         if not 1 <= abs(self.value) < 1000:
             return f"{self.value:.4g}" if abs(self.value) < 1 else f"{self.value:,.0f}"
-        # one decimal as PCK is given, a second where the paper prints one
+        # PCK has one decimal; some numbers of the paper have two
         return f"{self.value:.1f}" if round(self.value, 1) == self.value else f"{self.value:.2f}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One row; `origin` says who measured it and `protocol` how."""
+    """One row of a table.
+
+    Attributes:
+        name: What was measured.
+        origin: Who measured it: `QUOTED`, `MEASURED` or `COMPUTED`.
+        protocol: How it was measured.
+        cells: A value for each column.
+    """
 
     name: str
     origin: str
@@ -49,7 +56,7 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class TableResult:
-    """A table of the paper with our rows below its own."""
+    """A table of the paper with our rows below the quoted ones. `headline` is the column that the chart shows."""
 
     name: str
     title: str
@@ -60,14 +67,14 @@ class TableResult:
     remarks: tuple[str, ...] = ()
 
     def groups(self) -> dict[tuple[str, str], list[Row]]:
-        """Return the rows by who measured them and how, so that numbers of two protocols never share a table."""
+        """Group rows by origin and protocol, so that numbers of two protocols never share a table."""
         groups: dict[tuple[str, str], list[Row]] = {}
         for row in self.rows:
             groups.setdefault((row.origin, row.protocol), []).append(row)
         return groups
 
     def markdown(self) -> str:
-        """Write the table for people."""
+        """Return the table as a Markdown page."""
         lines = [f"# {self.title} (`{self.name}`, {self.label} of the paper)"]
         for (origin, protocol), rows in self.groups().items():
             lines += ["", f"**{origin.capitalize()}**: {protocol}.", ""]
@@ -81,45 +88,45 @@ class TableResult:
 
 @dataclass(frozen=True, kw_only=True)
 class FigureResult:
-    """A figure of the paper made anew: the picture, the numbers behind it, and what they say."""
+    """A reproduced figure of the paper.
+
+    Attributes:
+        name: Name of the figure on the command line.
+        title: What it shows.
+        label: Label of the figure in the paper's source.
+        numbers: The numbers behind it, for JSON.
+        text: What the numbers say, in words.
+        drawing: The figure itself.
+    """
 
     name: str
     title: str
     label: str
     numbers: Mapping[str, Any]
     text: str
-    picture: "Figure"
+    drawing: "Figure"
 
 
 def write_table(result: TableResult, folder: Path) -> list[Path]:
-    """Write `NAME.json`, `NAME.md` and `NAME.png` into a folder."""
+    """Write `NAME.json`, `NAME.md` and `NAME.png` into a folder, and return their paths."""
     from mambamatcher.paper.charts import table_chart
 
     return _write(result.name, asdict(result), result.markdown(), table_chart(result), folder)
 
 
-def write_figure(result: FigureResult, folder: Path, *, with_picture: bool = True) -> list[Path]:
-    """Write `NAME.json`, `NAME.md` and `NAME.png` into a folder."""
+def write_figure(result: FigureResult, folder: Path, *, with_image: bool = True) -> list[Path]:
+    """Write `NAME.json`, `NAME.md` and, if wanted, `NAME.png` into a folder, and return their paths."""
     content = {"name": result.name, "title": result.title, "label": result.label, "numbers": dict(result.numbers)}
     text = f"# {result.title} (`{result.name}`, {result.label} of the paper)\n\n{result.text}\n"
-    link = f"\n![{result.title}]({result.name}.png)\n" if with_picture else ""
-    return _write(result.name, content, text + link, result.picture if with_picture else None, folder)
+    link = f"\n![{result.title}]({result.name}.png)\n" if with_image else ""
+    return _write(result.name, content, text + link, result.drawing if with_image else None, folder)
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a text file whole or not at all, in place of an older one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, lambda temporary: _fill(temporary, text), overwrite=True)
-
-
-def _write(name: str, content: Mapping[str, Any], text: str, picture: "Figure | None", folder: Path) -> list[Path]:
-    paths = {kind: folder / f"{name}.{kind}" for kind in ("json", "md", *(["png"] if picture else []))}
-    write_text(paths["json"], json.dumps(content, indent=1) + "\n")
-    write_text(paths["md"], text)
-    if picture is not None:
-        write_atomically(paths["png"], lambda temporary: picture.savefig(temporary, dpi=110), overwrite=True)
+def _write(name: str, content: Mapping[str, Any], text: str, drawing: "Figure | None", folder: Path) -> list[Path]:
+    make_folder(folder)
+    paths = {kind: folder / f"{name}.{kind}" for kind in ("json", "md", *(["png"] if drawing else []))}
+    write_text_atomically(paths["json"], json.dumps(content, indent=1) + "\n", overwrite=True)
+    write_text_atomically(paths["md"], text, overwrite=True)
+    if drawing is not None:
+        write_atomically(paths["png"], lambda temporary: drawing.savefig(temporary, dpi=110), overwrite=True)
     return list(paths.values())
-
-
-def _fill(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")

@@ -1,9 +1,5 @@
-"""One pair through every stage of a model, beside the straightforward version and the limit set by arithmetic."""
+"""Time of every stage of a pair, with a straightforward implementation and the arithmetic limit to compare."""
 
-import json
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from importlib.util import module_from_spec, spec_from_file_location
@@ -14,6 +10,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
+from mambamatcher.benchmark.cold_start import FirstPair, measure_first_pair
 from mambamatcher.benchmark.complexity import stages
 from mambamatcher.benchmark.measurement import Circumstances, circumstances, measure
 from mambamatcher.errors import InputError
@@ -26,14 +23,23 @@ from mambamatcher.model.transfer import transfer_points
 from mambamatcher.ops.winograd import best_tile, tiles_of
 
 WHOLE = "whole pair"
-LARGEST_STRAIGHTFORWARD = 420  # beyond, its scan takes minutes
+LARGEST_STRAIGHTFORWARD = 420  # its scan takes minutes beyond this
 POINTS = 10
 MATMUL = 2048
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One stage at one size: ours, the straightforward version, and the least time its arithmetic can take."""
+class StageTime:
+    """Time of one stage at one image side.
+
+    Attributes:
+        side: Side of the images in pixels.
+        stage: Name of the stage.
+        seconds: Our time.
+        floor_seconds: Time of its arithmetic at the speed of a large matrix product.
+        plain_seconds: Time of the straightforward version.
+        plain_channels_last_seconds: The same with the channels-last memory format.
+    """
 
     side: int
     stage: str
@@ -43,7 +49,7 @@ class Row:
     plain_channels_last_seconds: float | None = None
 
     def as_line(self) -> str:
-        """Write the row as a line."""
+        """Return the times as a line of text."""
         line = f"{self.side:>4} px  {self.stage:16} {self.seconds:8.3f} s   limit {self.floor_seconds:7.3f} s"
         if self.plain_seconds is not None:
             line += f"   straightforward {self.plain_seconds:8.3f} s, {self.plain_seconds / self.seconds:5.1f} x ours"
@@ -53,34 +59,14 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
-    """What a process of its own takes for its first pair."""
-
-    side: int
-    low_memory: bool
-    start_seconds: float  # until the interpreter runs its first line
-    import_torch_seconds: float
-    import_seconds: float  # the package and what it needs besides torch
-    load_seconds: float
-    first_pair_seconds: float
-    cpu_seconds: float  # of all threads up to the first match, without importing torch
-    peak_mib: float | None  # unknown outside Linux
-
-    @property
-    def cold_start_seconds(self) -> float:
-        """From the start of the process to its first match, without importing torch."""
-        return self.start_seconds + self.import_seconds + self.load_seconds + self.first_pair_seconds
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """A whole run."""
+class PairBenchmark:
+    """All results of a run."""
 
     circumstances: Circumstances
     preset: str
     matmul_gflops: float
-    rows: list[Row]
-    processes: list[Process]
+    rows: list[StageTime]
+    processes: list[FirstPair]
 
     def as_dict(self) -> dict:
         """Return plain containers, for JSON."""
@@ -89,23 +75,29 @@ class Report:
 
 
 def matmul_gflops() -> float:
-    """Measure what a large matrix product reaches on this machine."""
+    """Measure the speed of a large matrix product on this machine."""
     matrix = torch.rand(MATMUL, MATMUL)
     return 2 * MATMUL**3 / measure(lambda: matrix @ matrix, 5).seconds / 1e9
 
 
 def load_straightforward(path: Path) -> ModuleType:
-    """Import the file that holds the straightforward version of each stage."""
+    """Import the straightforward version of each stage from a file.
+
+    Raises:
+        InputError: If there is no such file.
+    """
     spec = spec_from_file_location("straightforward", path)
     if spec is None or spec.loader is None or not path.is_file():
-        raise InputError(f"there is no Python file {path}; it comes with the source of the package")
+        raise InputError(
+            f"there is no Python file {path}; use benchmarks/straightforward.py from the source of the package"
+        )
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
 def operations(config: ModelConfig) -> dict[str, int]:
-    """Count what each stage must compute at least; convolutions as Winograd's algorithm leaves them."""
+    """Count the operations that each stage needs at least. Convolutions are counted with Winograd's algorithm."""
     counted = {stage.name: stage.flops for stage in stages(config)}
     with torch.device("meta"):
         model = MambaMatcher(replace(config, backbone=replace(config.backbone, weights="random")))
@@ -127,8 +119,8 @@ def operations(config: ModelConfig) -> dict[str, int]:
 
 def benchmark_pair(
     model: MambaMatcher, sides: tuple[int, ...], repeats: int, plain: ModuleType | None
-) -> Iterator[tuple[float, Row]]:
-    """Measure each stage at each size, smallest first; rows come as they are ready, with the matmul speed before."""
+) -> Iterator[tuple[float, StageTime]]:
+    """Measure each stage at each side, smallest first. Yields the matmul speed measured before, and the time."""
     for side in sorted(sides):
         config = replace(model.config, side=side)
         gflops = matmul_gflops()
@@ -139,24 +131,24 @@ def benchmark_pair(
                 yield gflops, replace(row, floor_seconds=floors[row.stage])
 
 
-def _rows(model: MambaMatcher, side: int, repeats: int, plain: ModuleType | None) -> Iterator[Row]:
-    """Run the stages one after the other, each on what the one before it gave."""
+def _rows(model: MambaMatcher, side: int, repeats: int, plain: ModuleType | None) -> Iterator[StageTime]:
+    """Run the stages in order, each on the output of the one before."""
     images = torch.rand(2, 3, side, side, generator=torch.Generator().manual_seed(0))
     points = torch.rand(1, POINTS, 2, generator=torch.Generator().manual_seed(1)) * 2 - 1
     transfer = model.config.transfer
     plain_total = 0.0
 
     def straightforward(name: str, *arguments: Tensor) -> float | None:
-        """Time one call of the function of that name: it takes long enough."""
+        """Time one call of the straightforward function. It is slow, so one call is enough."""
         if plain is None:
             return None
         return measure(lambda: getattr(plain, name)(model, *arguments), 1, warm_up=False).seconds
 
-    def row(stage: str, ours: Callable[[], object], name: str, *arguments: Tensor) -> Row:
+    def row(stage: str, ours: Callable[[], object], name: str, *arguments: Tensor) -> StageTime:
         nonlocal plain_total
         slow = straightforward(name, *arguments)
         plain_total += slow or 0.0
-        return Row(side, stage, measure(ours, repeats).seconds, 0.0, slow)
+        return StageTime(side, stage, measure(ours, repeats).seconds, 0.0, slow)
 
     def whole() -> Tensor:
         return model(images[:1], images[1:], points)
@@ -173,7 +165,7 @@ def _rows(model: MambaMatcher, side: int, repeats: int, plain: ModuleType | None
     refined = model.correlation(correlation)
     del correlation, source, target
     yield row("transfer", lambda: transfer_points(refined, points, transfer), "transfer", refined, points)
-    yield Row(side, WHOLE, measure(whole, repeats).seconds, 0.0, None if plain is None else plain_total)
+    yield StageTime(side, WHOLE, measure(whole, repeats).seconds, 0.0, None if plain is None else plain_total)
 
 
 def _aggregate(model: MambaMatcher, extracted: Tensor) -> tuple[Tensor, ...]:
@@ -181,57 +173,38 @@ def _aggregate(model: MambaMatcher, extracted: Tensor) -> tuple[Tensor, ...]:
     return model.features.per_pair(*model.features.per_image(extracted).split(1))
 
 
-_FIRST_PAIR = """
-import json, sys, time
-spawned, folder, side, low_memory = float(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4] == "1"
-begun, cpu_begun = time.time(), time.process_time()
-import torch
-imported_torch, cpu_imported_torch = time.time(), time.process_time()
-import numpy as np
-from mambamatcher import Matcher
-imported = time.time()
-matcher = Matcher.from_pretrained(folder, low_memory=low_memory)
-loaded = time.time()
-rng = np.random.default_rng(0)
-matcher.match(*(rng.integers(0, 256, (side, side, 3), dtype=np.uint8) for _ in range(2)), [(1, 1)])
-done, cpu = time.time(), time.process_time() - (cpu_imported_torch - cpu_begun)
-from mambamatcher.benchmark.measurement import peak_mib
-moments = [spawned, begun, imported_torch, imported, loaded, done]
-print(json.dumps([*(after - before for before, after in zip(moments, moments[1:])), cpu, peak_mib()]))
-"""
-
-
-def measure_process(folder: Path, side: int, low_memory: bool) -> Process:
-    """Match a first pair with a saved model in a new process."""
-    command = [sys.executable, "-c", _FIRST_PAIR, str(time.time()), str(folder), str(side), str(int(low_memory))]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return Process(side, low_memory, *json.loads(done.stdout))
-
-
 def random_model(preset: str) -> MambaMatcher:
-    """Make a preset's model without any trained weights."""
+    """Build the model of a preset with random weights."""
     config = PRESETS[preset]()
     return MambaMatcher(replace(config, backbone=replace(config.backbone, weights="random"))).eval()
 
 
-def run(
-    preset: str, sides: tuple[int, ...], repeats: int, against: Path | None, tell: Callable[[str], object] | None
-) -> Report:
-    """Measure everything; `tell` gets a line for each row as soon as it is there."""
+def benchmark_preset(
+    preset: str, sides: tuple[int, ...], repeats: int, against: Path | None, show: Callable[[str], object] | None
+) -> PairBenchmark:
+    """Measure the stages and the first pair of a preset.
+
+    Args:
+        preset: Name of the model.
+        sides: Sides of the images.
+        repeats: Runs per stage and starts of a process. The fastest counts.
+        against: File with the straightforward version.
+        show: Called with a line of text as soon as a stage is measured.
+    """
     plain = None if against is None else load_straightforward(against)
     model = random_model(preset)
     gflops, rows = [], []
     for speed, row in benchmark_pair(model, sides, repeats, plain):
         gflops.append(speed)
         rows.append(row)
-        if tell is not None:
-            tell(row.as_line())
+        if show is not None:
+            show(row.as_line())
     with TemporaryDirectory() as folder:
         processes = []
         for side in sides:
             model.config = replace(model.config, side=side)
             save_pretrained(model, folder, overwrite=True)
             for low_memory in (False, True):
-                starts = [measure_process(Path(folder), side, low_memory) for _ in range(repeats)]
+                starts = [measure_first_pair(Path(folder), side, low_memory) for _ in range(repeats)]
                 processes.append(min(starts, key=lambda start: start.cold_start_seconds))
-    return Report(circumstances(), preset, max(gflops), rows, processes)
+    return PairBenchmark(circumstances(), preset, max(gflops), rows, processes)
