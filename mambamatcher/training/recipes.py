@@ -77,6 +77,23 @@ def vit_s() -> NamedRecipe:
     )
 
 
+@RECIPES.register("vit-s-decay")
+def vit_s_decay() -> NamedRecipe:
+    """Branch off the last checkpoint of `vit-s`: decay the rate to zero at a larger side, which gives a usable model."""
+    named = vit_s()
+    decay = replace(
+        named.recipe,
+        start=f"{RUNS}/vit-s/last.ckpt",
+        steps=250,
+        round_steps=250,
+        sides=(280,),
+        schedule="cosine",
+        warmup_steps=10,
+        averaging=0.98,
+    )
+    return replace(named, recipe=decay)
+
+
 def _lite(side: int) -> Recipe:
     """Return what all runs of the embedded model share: every block tuned, cross-entropy, no scan.
 
