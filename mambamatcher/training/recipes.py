@@ -79,7 +79,7 @@ def vit_s() -> NamedRecipe:
 
 @RECIPES.register("vit-s-decay")
 def vit_s_decay() -> NamedRecipe:
-    """Branch off the last checkpoint of `vit-s`: decay the rate to zero at a larger side, which gives a usable model."""
+    """Branch off the last checkpoint of `vit-s`: decay the rate to zero at a larger side, for a model to ship."""
     named = vit_s()
     decay = replace(
         named.recipe,
