@@ -26,8 +26,8 @@ test-web: $(VENV)/installed-dev
 
 bench: $(VENV)/installed-dev
 	$(BIN)/mambamatcher benchmark pair --sides 238 --repeats 1 --against benchmarks/straightforward.py
-	$(BIN)/mambamatcher benchmark pair --preset lite --sides 320
-	$(BIN)/mambamatcher benchmark gallery --preset lite --targets 10
+	$(BIN)/mambamatcher benchmark pair --preset efficientnet --sides 320
+	$(BIN)/mambamatcher benchmark gallery --preset efficientnet --targets 10
 
 # The models of this repository: recipes are in mambamatcher/training/recipes.py, the commands in benchmarks/make_models.py.
 # DATA is the folder with the benchmarks. An interrupted run resumes.

@@ -110,14 +110,14 @@ def pair(
 
 @app.command()
 def gallery(
-    preset: Annotated[str, typer.Option(help="Model to measure, with random weights.")] = "lite",
+    preset: Annotated[str, typer.Option(help="Model to measure, with random weights.")] = "efficientnet",
     targets: Annotated[int, typer.Option(min=1, help="Number of targets.")] = 50,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of lines.")] = False,
     save: Annotated[Path | None, typer.Option(help="Folder for gallery-PRESET.json.")] = None,
 ) -> None:
     """Measure matching one source with many targets, with and without the feature cache.
 
-    Example: mambamatcher benchmark gallery --preset lite --targets 50 --json
+    Example: mambamatcher benchmark gallery --preset efficientnet --targets 50 --json
     """
     from mambamatcher.benchmark.match_many import benchmark_gallery
     from mambamatcher.benchmark.pair_stages import random_model

@@ -103,10 +103,11 @@ def found_points(result: "MatchResult", names: tuple[str, ...]) -> "PointSet":
 
 
 def load_matcher(model: str | None, device: str | None = None) -> "Matcher":
-    """Take a folder if there is one of that name, else a preset."""
+    """Load a folder if there is one of that name, else a shipped model, else a preset."""
     from mambamatcher.matching.matcher import Matcher
+    from mambamatcher.model.checkpoint import SHIPPED
 
-    if model is None or Path(model).is_dir():
+    if model is None or Path(model).is_dir() or model in SHIPPED:
         return Matcher.from_pretrained(model, device=device)
     return Matcher.from_preset(model, device=device)
 

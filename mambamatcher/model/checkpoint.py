@@ -20,7 +20,9 @@ from mambamatcher.model.mambamatcher import MambaMatcher, ModelConfig
 from mambamatcher.pause_gc import collection_paused
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
-EMBEDDED = Path(__file__).parents[1] / "assets" / "lite"  # the model that comes with the package
+_ASSETS = Path(__file__).parents[1] / "assets"
+SHIPPED = {"default": _ASSETS / "lite", "lite": _ASSETS / "lite"}  # models that come with the package
+EMBEDDED = SHIPPED["default"]
 
 
 def save_pretrained(
@@ -84,8 +86,17 @@ def _load(folder: Path) -> MambaMatcher:
 
 
 def find_pretrained(source: str | PathLike[str]) -> Path:
-    """Return the folder that is meant, downloaded if it is a hub id that no folder has as its name."""
+    """Return a model's folder: a folder of that name, a shipped model's, or that of a hub id, downloaded.
+
+    Args:
+        source: A folder, `default`, `lite`, or a hub id `owner/name`.
+
+    Raises:
+        WeightsError: The hub model is not on this machine and cannot be downloaded.
+    """
     folder = Path(source).expanduser()
+    if not folder.exists() and source in SHIPPED:
+        return SHIPPED[str(source)]
     if not folder.exists() and isinstance(source, str) and re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", source):
         return download(source, then="give that folder in its place")
     return folder

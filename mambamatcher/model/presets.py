@@ -37,8 +37,8 @@ def resnet101() -> ModelConfig:
     return replace(paper(), side=480, backbone=ResNetConfig())
 
 
-@PRESETS.register("lite")
-def lite() -> ModelConfig:
+@PRESETS.register("efficientnet")
+def efficientnet() -> ModelConfig:
     """A complete MambaMatcher small enough for a laptop: EfficientNet-Lite2, 11 levels of 64 channels, a 24x24 grid.
 
     The temperature is what its scores were trained with; every part that is added begins as adding nothing.

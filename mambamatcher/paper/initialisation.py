@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from mambamatcher.model.checkpoint import EMBEDDED, load_pretrained, save_pretrained
+from mambamatcher.model.checkpoint import SHIPPED, load_pretrained, save_pretrained
 from mambamatcher.model.correlation.conv4d import Conv4d, Conv4dAggregator
 from mambamatcher.model.layers.fastformer import AdditiveAttention, FastFormerLayer
 from mambamatcher.model.layers.mamba import Mamba
@@ -25,7 +25,7 @@ def write_initial_model(config: ModelConfig, folder: Path, seed: int, *, new_fea
         seed: Seed of the parts that the embedded model does not have.
         new_features: Initialise the feature aggregation randomly instead of copying the embedded one.
     """
-    embedded = load_pretrained(EMBEDDED)
+    embedded = load_pretrained(SHIPPED["lite"])
     torch.manual_seed(seed)
     model = MambaMatcher(config)
     model.backbone.load_state_dict(embedded.backbone.state_dict())

@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass, replace
 
-from mambamatcher.model.checkpoint import CONFIG, EMBEDDED, read_config
+from mambamatcher.model.checkpoint import CONFIG, SHIPPED, read_config
 from mambamatcher.model.config import override
 from mambamatcher.model.presets import PRESETS
 from mambamatcher.registry import unknown
@@ -73,13 +73,15 @@ def base_of(name: str) -> Base:
 
 def embedded_base() -> Base:
     """Return the base for two cores: the embedded model with a frozen backbone, at a small side, on VOC keypoints."""
-    model = read_config(EMBEDDED / CONFIG)
+    model = read_config(SHIPPED["lite"] / CONFIG)
     frozen = replace(
         model,
         side=SIDE,
         mirror=False,
         backbone=replace(model.backbone, trainable_blocks=0),
-        transfer=replace(model.transfer, temperature=PRESETS["lite"]().transfer.temperature),  # as in its training
+        transfer=replace(
+            model.transfer, temperature=PRESETS["efficientnet"]().transfer.temperature
+        ),  # as in its training
     )
     recipe = Recipe(
         model=frozen,
@@ -99,7 +101,7 @@ def embedded_base() -> Base:
         training=("voc", "trn"),
         evaluations=(("voc", "selection"), ("spair", "val")),
         embedded=True,
-        block=('model.correlation.mamba={"state": 8, "expand": 2}',),  # as in the preset `lite`
+        block=('model.correlation.mamba={"state": 8, "expand": 2}',),  # as in the preset `efficientnet`
     )
 
 

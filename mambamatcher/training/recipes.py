@@ -99,7 +99,7 @@ def _lite(side: int) -> Recipe:
 
     The schedule is left to each run. A linear aggregation is as accurate as the scan here, see `control-scan`.
     """
-    model = PRESETS["lite"]()
+    model = PRESETS["efficientnet"]()
     return Recipe(
         model=replace(
             model,
@@ -187,7 +187,7 @@ def pf_pascal_continued() -> NamedRecipe:
 def control_scan() -> NamedRecipe:
     """Add the similarity-aware scan to the averaged model and train a little. `control-linear` does so without it."""
     linear = control_linear()
-    model = replace(linear.recipe.model, correlation=PRESETS["lite"]().correlation)
+    model = replace(linear.recipe.model, correlation=PRESETS["efficientnet"]().correlation)
     return replace(linear, recipe=replace(linear.recipe, model=model))
 
 

@@ -248,12 +248,12 @@ def test_untrained_parts_are_warned_of_and_the_default_has_none(recwarn):
     with pytest.warns(UntrainedWarning, match="backbone, features, correlation"):
         Matcher.from_preset("tiny")
     with pytest.warns(UntrainedWarning, match="features, correlation, projections"):
-        Matcher.from_preset("lite")
+        Matcher.from_preset("efficientnet")
 
 
 def test_an_unknown_preset_says_what_was_meant():
-    with pytest.raises(ConfigError, match="Did you mean 'lite'"):
-        Matcher.from_preset("light")
+    with pytest.raises(ConfigError, match="Did you mean 'nearest'"):
+        Matcher.from_preset("nearst")
 
 
 @pytest.fixture
@@ -403,7 +403,7 @@ def test_aggregation_that_needs_both_images_is_cached_before_it(tmp_path):
     np.testing.assert_allclose(found.points, expected, atol=1e-2)
 
 
-@pytest.mark.parametrize(("preset", "side"), [("tiny", 84), ("lite", 128)])
+@pytest.mark.parametrize(("preset", "side"), [("tiny", 84), ("efficientnet", 128)])
 def test_the_fast_way_finds_what_the_plain_model_finds(preset, side):
     torch.manual_seed(0)
     model = MambaMatcher(replace(getattr(presets, preset)(), side=side))

@@ -8,7 +8,15 @@ import torch
 from mambamatcher import MambaMatcher, Matcher, cli, presets
 from mambamatcher.errors import ConfigError, WeightsError
 from mambamatcher.matching.confidence import Calibration, load_calibration
-from mambamatcher.model.checkpoint import EMBEDDED, load_pretrained, push_to_hub, save_pretrained, take_mean
+from mambamatcher.model.checkpoint import (
+    EMBEDDED,
+    SHIPPED,
+    find_pretrained,
+    load_pretrained,
+    push_to_hub,
+    save_pretrained,
+    take_mean,
+)
 from mambamatcher.model.config import override
 
 
@@ -88,3 +96,12 @@ def test_saving_over_a_model_keeps_the_old_one_until_the_new_one_is_whole(model,
         save_pretrained(MambaMatcher(presets.tiny()), tmp_path, overwrite=True)
     assert same(load_pretrained(tmp_path), model)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "model.safetensors"]
+
+
+def test_shipped_models_have_names_unless_a_folder_has_the_same(model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, folder in SHIPPED.items():
+        assert find_pretrained(name) == folder
+        assert (folder / "model.safetensors").is_file()
+    save_pretrained(model, "lite")
+    assert find_pretrained("lite") == Path("lite")

@@ -12,7 +12,7 @@ from mambamatcher.model.onnx_export import export_onnx
 
 @pytest.mark.parametrize(
     ("preset", "changes"),
-    [("tiny", []), ("lite", ["side=64", "mirror=true", "backbone.weights=random"])],
+    [("tiny", []), ("efficientnet", ["side=64", "mirror=true", "backbone.weights=random"])],
     ids=["vit", "efficientnet"],
 )
 def test_onnxruntime_gives_the_same_features(preset, changes, tmp_path):

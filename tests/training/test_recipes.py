@@ -29,7 +29,7 @@ def test_every_recipe_names_its_data_can_be_written_down_and_trains(name):
     assert all(side % model.backbone.stride == 0 for side in named.recipe.sides)
 
 
-# the shipped models were trained with the preset `lite` and these overrides; a start is the folder of a recipe's run
+# the shipped models were trained with the preset `efficientnet` and these overrides; a start is the folder of a recipe's run
 ALL = (
     "model.backbone.trainable_blocks=13 batch_size=1 schedule=cosine keypoint_weight=0 cross_entropy_weight=1 "
     "augmentation.flip=0.5 workers=0"
@@ -67,7 +67,7 @@ TRAINED = {
 
 @pytest.mark.parametrize("name", TRAINED)
 def test_a_recipe_is_key_by_key_what_its_model_was_trained_with(name):
-    expected = override(Recipe(model=PRESETS["lite"]()), f"{ALL} {TRAINED[name]}".split())
+    expected = override(Recipe(model=PRESETS["efficientnet"]()), f"{ALL} {TRAINED[name]}".split())
     assert to_dict(RECIPES[name]().recipe) == to_dict(expected)
 
 
@@ -116,7 +116,7 @@ def test_pipelines_start_and_export_only_from_what_they_made(commands):
             made.add(str(options["out"] / "model"))
         elif verb == "export":
             assert {options["model"], *map(str, options["average"] or ())} <= made
-            override(PRESETS["lite"](), options["overrides"])
+            override(PRESETS["efficientnet"](), options["overrides"])
             made.add(str(options["folder"]))
         elif verb == "evaluate":
             assert options["model"] in {*made, "nearest"}
