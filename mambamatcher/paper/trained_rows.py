@@ -79,9 +79,7 @@ def embedded_base() -> Base:
         side=SIDE,
         mirror=False,
         backbone=replace(model.backbone, trainable_blocks=0),
-        transfer=replace(
-            model.transfer, temperature=PRESETS["efficientnet"]().transfer.temperature
-        ),  # as in its training
+        transfer=replace(model.transfer, temperature=PRESETS["efficientnet"]().transfer.temperature),
     )
     recipe = Recipe(
         model=frozen,

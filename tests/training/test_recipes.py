@@ -29,7 +29,7 @@ def test_every_recipe_names_its_data_can_be_written_down_and_trains(name):
     assert all(side % model.backbone.stride == 0 for side in named.recipe.sides)
 
 
-# the shipped models were trained with the preset `efficientnet` and these overrides; a start is the folder of a recipe's run
+# the shipped models were trained with the preset `efficientnet` and these overrides; a start is the folder of a run
 ALL = (
     "model.backbone.trainable_blocks=13 batch_size=1 schedule=cosine keypoint_weight=0 cross_entropy_weight=1 "
     "augmentation.flip=0.5 workers=0"
