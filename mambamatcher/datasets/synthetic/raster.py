@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from numba import boolean, float32, float64, int32, types
+from PIL import Image, ImageFilter
 
 from mambamatcher.ops.native.build import kernel
 
@@ -129,10 +130,15 @@ def transfer(
 def unhidden(
     points: Float[np.ndarray, "point 3"], part: Int[np.ndarray, " point"], buffer: DepthBuffer, mesh: Mesh
 ) -> Bool[np.ndarray, " point"]:
-    """Return which points `(x, y, inverse depth)` of parts lie in the image with nothing nearer at their pixels."""
+    """Return which points `(x, y, inverse depth)` of parts lie in the image with nothing nearer at their pixels.
+
+    Their pixel or one beside it must show the object: what is thinner than a pixel may be drawn nowhere.
+    """
     height, width = buffer.surface.shape
     x, y, inverse = points.T
     inside = (x >= 0) & (x < width) & (y >= 0) & (y < height)
     rows, columns = np.where(inside, y, 0).astype(int), np.where(inside, x, 0).astype(int)
     tolerance = np.where(mesh.part[buffer.surface[rows, columns]] == part, _SAME_PART, _OTHER_PART)
-    return inside & (buffer.inverse[rows, columns] <= inverse * (1 + tolerance))
+    drawn = Image.fromarray((buffer.surface >= 0).astype(np.uint8)).filter(ImageFilter.MaxFilter(3))
+    shown = np.asarray(drawn)[rows, columns] > 0
+    return inside & shown & (buffer.inverse[rows, columns] <= inverse * (1 + tolerance))
