@@ -2,10 +2,10 @@
 
     python benchmarks/dense.py --pairs 200
 
-asks for 50 random points of each rendered object, all over its surface, whose true places are known exactly, of the
-embedded model and of untrained ones (nearest neighbours of the same backbone with its ImageNet weights, at the embedded
-model's side and at the side that suits them best), and prints PCK@0.10 per image, box, with 95 % bootstrap intervals
-over pairs. Writes benchmarks/results/lite/dense.json.
+transfers 50 random surface points of each rendered object, whose true positions are known exactly, with the embedded
+model and with untrained ones (nearest neighbours of the same backbone with its ImageNet weights, at the embedded
+model's side and at the side that suits them best). Prints PCK@0.10 per image, box, with 95 % bootstrap intervals over
+pairs, and writes benchmarks/results/lite/dense.json.
 """
 
 import argparse

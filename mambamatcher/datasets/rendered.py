@@ -1,4 +1,4 @@
-"""The synthetic set as a benchmark: pairs rendered when they are asked for, with nothing on disk."""
+"""The synthetic set as a benchmark: pairs rendered on request, with nothing on disk."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ SIZE = (256, 256)
 
 
 class RenderedPairs(Sequence[Pair]):
-    """Synthetic pairs as records that carry their pictures; each is rendered again whenever it is asked for."""
+    """Synthetic pairs as records that hold their images; a pair is rendered each time it is indexed."""
 
     def __init__(self, pairs: "SyntheticPairs") -> None:
         self.pairs = pairs
@@ -47,7 +47,7 @@ class RenderedPairs(Sequence[Pair]):
 
 
 def read_synthetic(root: Path, split: str, faults: Faults) -> RenderedPairs:
-    """Return the pairs of a split, each split a seed of its own; `root` is not used."""
+    """Return the pairs of a split. Each split has its own seed; `root` is not used."""
     from mambamatcher.datasets.synthetic import SyntheticPairs
 
     return RenderedPairs(SyntheticPairs(PAIRS[split], seed=list(PAIRS).index(split), size=SIZE))

@@ -23,7 +23,7 @@ def test_pairs_are_rendered_alike_every_time(pairs):
     assert fingerprint(pairs[:2]) != fingerprint(read_pairs("synthetic", "test").pairs[:2])
 
 
-def test_rendered_pictures_reach_the_dataset_with_their_keypoints(pairs):
+def test_rendered_images_reach_the_dataset_with_their_keypoints(pairs):
     pair = pairs[0]
     assert len(pair.names) >= 3
     assert np.array(read_image(pair.source)).std() > 0

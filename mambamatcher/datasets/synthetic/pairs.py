@@ -8,27 +8,23 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-from mambamatcher.datasets.synthetic.draw import Variation, draw_scene, draw_yaws, seen_from, unobstructed
-from mambamatcher.datasets.synthetic.parts import CATEGORIES, topology
-from mambamatcher.datasets.synthetic.raster import carry
-from mambamatcher.datasets.synthetic.render import finish
-from mambamatcher.datasets.synthetic.scene import Scene
-from mambamatcher.datasets.synthetic.stage import set_up
-from mambamatcher.datasets.synthetic.view import SyntheticView
+from mambamatcher.datasets.synthetic.category import CATEGORIES
+from mambamatcher.datasets.synthetic.raster import surface_points, transfer
+from mambamatcher.datasets.synthetic.render import SyntheticView, render
+from mambamatcher.datasets.synthetic.scene import Scene, draw_scene, draw_yaws
 from mambamatcher.errors import InputError
 
 _SMALLEST, _LARGEST = 32, 4096
 _LEAST_SHARED = 3
-_USUAL = Variation()
-# Front and one side of an object show.
-_TELLING_YAW = 60.0
+# The front and one side of an object show.
+_INFORMATIVE_YAW = 60.0
 
 
 class DenseCorrespondence(NamedTuple):
     """Where each source pixel centre on the object lies in the target, in (x, y) pixels.
 
-    `valid` holds where the point is seen in both pictures. On the object but not valid, the position is the true place
-    of a hidden point; off the object it has no meaning.
+    `valid` holds where the point is seen in both images. On the object but not valid, the position is the true place of
+    a hidden point; off the object it has no meaning.
     """
 
     positions: Float[np.ndarray, "height width 2"]
@@ -37,44 +33,52 @@ class DenseCorrespondence(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SyntheticPair:
-    """Two instances of one category; points go from `source` to `target`."""
+    """Two instances of one category; points are transferred from `source` to `target`."""
 
     source: SyntheticView
     target: SyntheticView
 
     @property
     def category(self) -> str:
-        """Return the category of both main objects."""
+        """Return the category of both objects."""
         return self.source.category
 
     @property
     def shared(self) -> Bool[np.ndarray, " keypoint"]:
-        """Say which keypoints are seen in both pictures."""
+        """Return which keypoints are seen in both images."""
         return self.source.visible & self.target.visible
 
     @property
     def mirrored(self) -> bool:
-        """Say whether the two objects face opposite edges of their pictures."""
+        """Return whether the two objects face opposite edges of their images."""
         return self.source.facing != self.target.facing
 
     @cached_property
     def correspondence(self) -> DenseCorrespondence:
-        """Carry every source pixel through the surface that both instances share; exact, without a search."""
-        surfaces = (self.source.surface, self.target.surface)
-        shared = topology(CATEGORIES[self.category])
-        return DenseCorrespondence(*carry(surfaces, (shared.on(self.source.screen), shared.on(self.target.screen))))
-
-    def reversed(self) -> "SyntheticPair":
-        """Return the pair with source and target exchanged."""
-        return SyntheticPair(self.target, self.source)
+        """Transfer every source pixel by the surface that both instances share; exact, without a search."""
+        height, width = self.source.mask.shape
+        positions, valid = np.zeros((height, width, 2), np.float32), np.zeros((height, width), bool)
+        points = surface_points(self.source.buffer, self.source.mesh)
+        place = points.rows, points.columns
+        positions[place], valid[place] = transfer(points, self.target.buffer, self.target.mesh)
+        return DenseCorrespondence(positions, valid)
 
 
 class SyntheticPairs:
-    """Pairs rendered when they are asked for; pair i depends on `seed`, i and the settings only.
+    """Pairs rendered on request; pair i depends only on `seed`, i and the settings.
 
-    `size` is `(width, height)`. A pair with fewer than three keypoints seen in both pictures is made easier until it
-    has them. All draws come from integer counters and are the same everywhere; bytes are the same wherever the
-    mathematical library rounds alike.
+    A pair with fewer than three keypoints seen in both images is made easier until it has them. All random numbers come
+    from integer counters and are the same everywhere; so are the bytes, wherever the mathematical library rounds alike.
+
+    Args:
+        length: The number of pairs.
+        seed: Sets of different seeds have nothing in common.
+        size: `(width, height)` of the images.
+        categories: Names to draw from; all by default.
+
+    Raises:
+        InputError: A setting is out of range.
+        ConfigError: A category is unknown.
     """
 
     def __init__(
@@ -84,24 +88,19 @@ class SyntheticPairs:
         seed: int = 0,
         size: tuple[int, int] = (256, 256),
         categories: Sequence[str] | None = None,
-        variation: Variation = _USUAL,
-        supersample: int = 1,
     ) -> None:
         if length < 0:
             raise InputError(f"length must not be negative, got {length}")
         if not 0 <= seed < 1 << 64:
             raise InputError(f"seed must lie in [0, 2**64), got {seed}")
         if len(size) != 2 or not all(_SMALLEST <= side <= _LARGEST for side in size):
-            raise InputError(f"a picture needs sides from {_SMALLEST} to {_LARGEST} pixels, got size {size}")
-        if supersample < 1 or supersample % 2 == 0:
-            raise InputError(f"supersample must be odd (1, 3, 5, ...), got {supersample}")
+            raise InputError(f"an image needs sides from {_SMALLEST} to {_LARGEST} pixels, got size {size}")
         self.categories = tuple(CATEGORIES if categories is None else categories)
         if not self.categories:
             raise InputError("no categories given; leave them out to have all")
         for name in self.categories:
             CATEGORIES[name]
         self.length, self.seed, self.size = length, seed, size
-        self.variation, self.supersample = variation, supersample
 
     def __len__(self) -> int:
         return self.length
@@ -113,20 +112,16 @@ class SyntheticPairs:
         # Philox is counter-based: (seed, index) is its key, so no pair depends on another having been drawn.
         rng = np.random.Generator(np.random.Philox(key=np.array([self.seed, index % self.length], np.uint64)))
         category = self.categories[int(rng.integers(len(self.categories)))]
-        source_yaw, target_yaw = draw_yaws(self.variation, rng)
-        source = draw_scene(category, source_yaw, self.variation, rng)
-        target = draw_scene(category, target_yaw, self.variation, rng)
+        source, target = (draw_scene(category, yaw, rng) for yaw in draw_yaws(rng))
         for scenes in _ever_easier(source, target):
-            stages = [set_up(scene, self.size, self.supersample) for scene in scenes]
-            if int((stages[0].visible & stages[1].visible).sum()) >= _LEAST_SHARED:
+            pair = SyntheticPair(*(render(scene, self.size) for scene in scenes))
+            if pair.shared.sum() >= _LEAST_SHARED:
                 break
-        return SyntheticPair(finish(scenes[0], stages[0]), finish(scenes[1], stages[1]))
+        return pair
 
 
 def _ever_easier(source: Scene, target: Scene) -> Iterator[tuple[Scene, Scene]]:
-    """Yield two scenes as drawn, then without obstacles, then from the same side, last from a side that shows much."""
+    """Yield two scenes as drawn, then in full view from the source's side, at last from a side that shows much."""
     yield source, target
-    source, target = unobstructed(source), unobstructed(target)
-    yield source, target
-    yield source, seen_from(target, source.viewpoint.yaw)
-    yield seen_from(source, _TELLING_YAW), seen_from(target, _TELLING_YAW)
+    for yaw in (source.viewpoint.yaw, _INFORMATIVE_YAW):
+        yield source.in_full_view(yaw), target.in_full_view(yaw)
