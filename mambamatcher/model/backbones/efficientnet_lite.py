@@ -43,7 +43,7 @@ class EfficientNetLiteConfig(BackboneConfig):
             raise unknown("EfficientNet-Lite", self.name, SCALES)
 
     def build(self) -> "EfficientNetLite":
-        """Make the network and load its weights."""
+        """Build the network and load its weights."""
         return EfficientNetLite(self)
 
 

@@ -46,7 +46,7 @@ class BackboneConfig(ABC):
 
     @abstractmethod
     def build(self) -> "Backbone":
-        """Make the network and load its weights."""
+        """Build the network and load its weights."""
 
 
 BACKBONES: Registry[type[BackboneConfig]] = Registry("backbone")

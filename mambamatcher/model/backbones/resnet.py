@@ -28,7 +28,7 @@ class ResNetConfig(BackboneConfig):
             raise unknown("residual network", self.name, DEPTHS)
 
     def build(self) -> "ResNet":
-        """Make the network and load its weights."""
+        """Build the network and load its weights."""
         return ResNet(self)
 
 

@@ -102,7 +102,7 @@ class VitConfig(BackboneConfig):
         return [(layer, facet) for facet in self.facets for layer in self.layers]
 
     def build(self) -> "Vit":
-        """Make the transformer and load its weights."""
+        """Build the transformer and load its weights."""
         return Vit(self)
 
 

@@ -9,7 +9,7 @@ from mambamatcher.model.correlation import (
     Conv4dAggregation,
     SimilarityScanAggregation,
 )
-from mambamatcher.model.correlation.sort_keys import SORT_KEYS
+from mambamatcher.model.correlation.similarity_scan import SORT_KEYS
 from mambamatcher.model.layers.mamba import MambaSettings
 from mambamatcher.model.layers.positional import POSITIONAL_ENCODINGS
 from mambamatcher.model.layers.scan_orders import SCAN_ORDERS
