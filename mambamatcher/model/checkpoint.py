@@ -93,9 +93,7 @@ def load_pretrained(source: str | PathLike[str]) -> MambaMatcher:
 def _load(folder: Path) -> MambaMatcher:
     for name in (WEIGHTS, CONFIG):
         if not (folder / name).is_file():
-            raise WeightsError(
-                f"{folder} is not a saved model: it has no {name}"
-            )
+            raise WeightsError(f"{folder} is not a saved model: it has no {name}")
     config = read_config(folder / CONFIG)
     # The folder holds all weights, so the backbone must not load its own.
     empty = replace(config, backbone=replace(config.backbone, weights="random"))

@@ -48,14 +48,10 @@ def export_onnx(model: MambaMatcher, path: str | PathLike[str], overwrite: bool 
     try:
         import onnxscript  # noqa: F401
     except ImportError as error:
-        raise BackendError(
-            "exporting needs onnx and onnxscript; install them with mambamatcher[export]"
-        ) from error
+        raise BackendError("exporting needs onnx and onnxscript; install them with mambamatcher[export]") from error
     # Two images, because the exporter treats an axis of length one as a constant.
     images = torch.zeros(2, 3, model.config.side, model.config.side, device=model.backbone.mean.device)
-    logging.getLogger("torch.onnx").setLevel(
-        logging.ERROR
-    )  # it warns that torchvision, unused here, is missing
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns that torchvision, unused here, is missing
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         program = torch.onnx.export(

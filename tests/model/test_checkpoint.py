@@ -22,7 +22,7 @@ def same(a: MambaMatcher, b: MambaMatcher) -> bool:
 
 
 def test_what_is_pushed_to_the_hub_loads_by_its_id(model, tmp_path, monkeypatch):
-    """With a folder in the hub's place, since there is no network in tests."""
+    """A local folder stands in for the hub, since tests have no network."""
     hub: dict[str, Path] = {}
 
     class Api:

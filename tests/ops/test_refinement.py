@@ -19,7 +19,7 @@ print(hashlib.sha256(Stage(16, PAPER).fused(9000).numpy().tobytes()).hexdigest()
 
 
 class Stage(nn.Module):
-    """What the fused refinement replaces: sort, norm, block, residual, projection, put back."""
+    """The layers that the fused refinement replaces: sort, norm, block, residual, projection, undo the sorting."""
 
     def __init__(self, levels: int, settings: MambaSettings, norm: bool = False, residual: bool = True) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class Stage(nn.Module):
         self.norm = nn.LayerNorm(levels) if norm else nn.Identity()
         self.project = nn.Linear(levels, 1)
         self.residual = residual
-        for parameter in self.parameters():  # nothing may stay at its special initial value
+        for parameter in self.parameters():  # replace special initial values such as zeros
             nn.init.normal_(parameter, std=0.3)
 
     def tokens(self, positions: int, batch: int = 1) -> torch.Tensor:
