@@ -9,7 +9,7 @@ from torch import nn
 from mambamatcher.errors import InputError
 from mambamatcher.model.layers.mamba import Mamba, MambaSettings
 from mambamatcher.ops.ordering import stable_argsort
-from mambamatcher.ops.refinement import PIECE, BlockWeights, Head, refine
+from mambamatcher.ops.refinement import CHUNK, BlockWeights, Head, refine
 
 THREADS = """
 import hashlib, sys; sys.path.insert(0, ".")
@@ -63,7 +63,7 @@ def assert_same_as_module(stage: Stage, sequence: torch.Tensor) -> None:
 PAPER = MambaSettings(expand=3)
 
 
-@pytest.mark.parametrize("positions", [1, 2, 63, 64, 65, 1000, PIECE, PIECE + 1, 2 * PIECE + 77])
+@pytest.mark.parametrize("positions", [1, 2, 63, 64, 65, 1000, CHUNK, CHUNK + 1, 2 * CHUNK + 77])
 def test_refinement_equals_the_module_at_any_length(positions):
     stage = Stage(16, PAPER)
     assert_same_as_module(stage, stage.tokens(positions))

@@ -22,7 +22,7 @@ from mambamatcher.ops.native.threads import run, thread_count
 from mambamatcher.ops.refinement.kernels import ROWS, combine, project, scan
 from mambamatcher.ops.selective_scan.cpu.tiles import STEPS
 
-PIECE = 4096  # positions per chunk; their intermediate results fit in the cache
+CHUNK = 4096  # positions per chunk; their intermediate results fit in the cache
 
 
 class BlockWeights(NamedTuple):
@@ -94,26 +94,26 @@ def refine(
     scores = empty_as(torch.empty(batch, positions, device="meta"))
     project_weights, scan_weights, normed = _pack(block, head)
     inner, state = scan_weights[0].shape[1], block.A_log.shape[1]
-    pieces = [_piece(inner, project_weights[3].shape[1], min(PIECE, positions)) for _ in range(batch)]
+    buffers = [_buffers(inner, project_weights[3].shape[1], min(CHUNK, positions)) for _ in range(batch)]
     states = np.zeros((batch, inner // LANES, state * LANES), np.float32)
     parts = -(-thread_count() // batch)
     zoh = discretization == "zoh"
     outputs = scores.numpy()
-    for start in range(0, positions, PIECE):
-        count = min(PIECE, positions - start)
+    for start in range(0, positions, CHUNK):
+        count = min(CHUNK, positions - start)
         rows, blocks = _cuts(count, parts, STEPS), _cuts(inner // LANES, parts, 1)
         run(
             project,
             [
-                (tokens[b], orders[b], project_weights, normed, pieces[b], start, *part)
+                (tokens[b], orders[b], project_weights, normed, buffers[b], start, *part)
                 for b, part in product(range(batch), rows)
             ],
         )
         run(
             scan,
-            [(scan_weights, zoh, pieces[b], states[b], count, *part) for b, part in product(range(batch), blocks)],
+            [(scan_weights, zoh, buffers[b], states[b], count, *part) for b, part in product(range(batch), blocks)],
         )
-        run(combine, [(orders[b], pieces[b], outputs[b], start, count) for b in range(batch)])
+        run(combine, [(orders[b], buffers[b], outputs[b], start, count) for b in range(batch)])
     return scores
 
 
@@ -138,7 +138,7 @@ def _cuts(count: int, parts: int, unit: int) -> list[tuple[int, int]]:
     return [(first, last) for first, last in pairwise(bounds) if first < last]
 
 
-def _piece(inner: int, outputs: int, rows: int) -> tuple[np.ndarray, ...]:
+def _buffers(inner: int, outputs: int, rows: int) -> tuple[np.ndarray, ...]:
     """Allocate the intermediate results of a chunk; matrix products write up to ROWS - 1 rows past the end."""
     shapes = ((rows + ROWS, inner), (rows + ROWS, inner), (rows + ROWS, outputs), (inner // LANES + 1, rows))
     return tuple(np.zeros(shape, np.float32) for shape in shapes)

@@ -1,4 +1,4 @@
-"""The compiled steps of the fused refinement. Each step processes one chunk ("piece") of the sequence.
+"""The compiled steps of the fused refinement. Each step processes one chunk of the sequence.
 
 `project` computes the inputs of the scan for every position. `scan` runs over the chunk, eight channels (a block) at a
 time, and writes the contribution of each block to the scores. `combine` adds the contributions. Threads share the
@@ -37,7 +37,7 @@ _SCAN_WEIGHTS = types.Tuple(
 )
 # u and z (row, inner), projections (row, 2 state + rank), contributions to the scores (block + 1, row); the last row of
 # the contributions is the direct one of the tokens
-_PIECE = types.UniTuple(float32[:, ::1], 4)
+_BUFFERS = types.UniTuple(float32[:, ::1], 4)
 
 
 @inlined
@@ -118,20 +118,20 @@ def convolve(x: np.ndarray, steps: int, taps: np.ndarray, bias: np.ndarray, out:
             store(out, (at + t) * inner + column, value * sigmoid(value))
 
 
-@kernel(types.void(float32[:, :], int64[:], _PROJECT_WEIGHTS, boolean, _PIECE, int64, int64, int64))
+@kernel(types.void(float32[:, :], int64[:], _PROJECT_WEIGHTS, boolean, _BUFFERS, int64, int64, int64))
 def project(
     sequence: np.ndarray,
     order: np.ndarray,
     weights: tuple,
     normed: bool,
-    piece: tuple,
+    buffers: tuple,
     start: int,
     first: int,
     last: int,
 ) -> None:
     """Compute u, z, the projections and the direct contributions of rows first … last - 1 of the chunk at `start`."""
     in_weight, taps, taps_bias, x_weight, norm, own = weights
-    u, z, projections, shares = piece
+    u, z, projections, contributions = buffers
     levels, inner, halo = in_weight.shape[0], taps.shape[1], taps.shape[0] - 1
     height = -(-(STEPS + halo) // ROWS) * ROWS
     rows = np.empty((height, levels), np.float32)
@@ -151,14 +151,14 @@ def project(
             score = own[levels]
             for level in range(levels):
                 score += own[level] * token[level]
-            shares[shares.shape[0] - 1, row + t] = score
+            contributions[contributions.shape[0] - 1, row + t] = score
 
 
-@kernel(types.void(_SCAN_WEIGHTS, boolean, _PIECE, float32[:, ::1], int64, int64, int64))
-def scan(weights: tuple, zoh: bool, piece: tuple, states: np.ndarray, count: int, first: int, last: int) -> None:
+@kernel(types.void(_SCAN_WEIGHTS, boolean, _BUFFERS, float32[:, ::1], int64, int64, int64))
+def scan(weights: tuple, zoh: bool, buffers: tuple, states: np.ndarray, count: int, first: int, last: int) -> None:
     """Scan blocks first … last - 1 over a chunk of `count` rows, starting from `states` and updating them."""
     delta_weight, delta_bias, rates, skip, fold = weights
-    u, z, projections, shares = piece
+    u, z, projections, contributions = buffers
     rank, inner = delta_weight.shape
     modes, width = states.shape[1] // LANES, projections.shape[1]
     u_tile, delta_tile = np.empty(STEPS * LANES, np.float32), np.empty(STEPS * LANES, np.float32)
@@ -183,15 +183,15 @@ def scan(weights: tuple, zoh: bool, piece: tuple, states: np.ndarray, count: int
             for t in range(steps):
                 gate = load(z, (row + t) * inner + column)
                 out = madd(load(skip, column), load(u_tile, t * LANES), load(y_tile, t * LANES))
-                shares[block, row + t] = total(out * (gate * sigmoid(gate)) * load(fold, column))
+                contributions[block, row + t] = total(out * (gate * sigmoid(gate)) * load(fold, column))
 
 
-@kernel(types.void(int64[:], _PIECE, float32[:], int64, int64))
-def combine(order: np.ndarray, piece: tuple, scores: np.ndarray, start: int, count: int) -> None:
+@kernel(types.void(int64[:], _BUFFERS, float32[:], int64, int64))
+def combine(order: np.ndarray, buffers: tuple, scores: np.ndarray, start: int, count: int) -> None:
     """Add the contributions to every score in a fixed order, and write the score to the token's original position."""
-    shares = piece[3]
+    contributions = buffers[3]
     for row in range(count):
         score = ZERO
-        for share in range(shares.shape[0]):
-            score += shares[share, row]
+        for index in range(contributions.shape[0]):
+            score += contributions[index, row]
         scores[order[start + row]] = score

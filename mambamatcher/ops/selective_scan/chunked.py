@@ -1,6 +1,6 @@
 """The scan in plain PyTorch, on any device, with bounded memory.
 
-The sequence is split into chunks ("pieces"), which are processed one after the other, and each chunk into rows. All
+The sequence is split into chunks, which are processed one after the other, and each chunk into rows. All
 rows of a chunk are scanned in parallel, each from a zero state. Then the decayed final state of the rows before is
 added. Only products of decays are computed, never quotients of cumulative products, so nothing overflows.
 """
@@ -25,18 +25,18 @@ def scan_chunked(inputs: ScanInputs, softplus: bool, zoh: bool) -> tuple[Tensor,
     state = inputs.A.new_zeros(inputs.u.shape[0], *inputs.A.shape)
     outputs = []
     for start in range(0, inputs.u.shape[-1], _ROW * _ROWS):
-        piece = slice(start, start + _ROW * _ROWS)
-        B_piece, C_piece = (t if t.ndim == 2 else t[..., piece] for t in (B, C))
-        arguments = (inputs.u[..., piece], delta[..., piece], inputs.A, B_piece, C_piece, state, zoh)
+        chunk = slice(start, start + _ROW * _ROWS)
+        B_chunk, C_chunk = (t if t.ndim == 2 else t[..., chunk] for t in (B, C))
+        arguments = (inputs.u[..., chunk], delta[..., chunk], inputs.A, B_chunk, C_chunk, state, zoh)
         if torch.is_grad_enabled():
-            y, state = checkpoint(_scan_piece, *arguments, use_reentrant=False)
+            y, state = checkpoint(_scan_chunk, *arguments, use_reentrant=False)
         else:
-            y, state = _scan_piece(*arguments)
+            y, state = _scan_chunk(*arguments)
         outputs.append(y)
     return finish(torch.cat(outputs, dim=-1), inputs), state
 
 
-def _scan_piece(
+def _scan_chunk(
     u: Float[Tensor, "batch dim length"],
     delta: Float[Tensor, "batch dim length"],
     A: Float[Tensor, "dim state"],

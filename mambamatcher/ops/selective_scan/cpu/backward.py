@@ -210,8 +210,8 @@ def scan_backward(
     totals = np.zeros((count_blocks, sums.size), np.float64)
 
     group = locate(first, dim, groups)[0]
-    for chunk in range((length - 1) // STEPS, -1, -1):
-        start = chunk * STEPS
+    for tile in range((length - 1) // STEPS, -1, -1):
+        start = tile * STEPS
         steps = min(STEPS, length - start)
         gather_rows(B, batch, group, start, steps, b_tile)
         gather_rows(C, batch, group, start, steps, c_tile)
@@ -223,7 +223,7 @@ def scan_backward(
             gather(delta, batch, channel, count, start, steps, delta_tile)
             gather(dy, batch, channel, count, start, steps, dy_tile)
             prepare_with_slope(delta_tile, slope_tile, bias, use_softplus, steps)
-            memory[0][:size] = starts[batch, first + k, chunk]
+            memory[0][:size] = starts[batch, first + k, tile]
             forward_tiles = (u_tile, delta_tile, b_tile, c_tile, y_tile)
             replay(forward_tiles, memory, rates[k], weights[k], zoh, weighted, steps)
             if gated:
