@@ -1,4 +1,4 @@
-"""Named choices: a row of one of the paper's tables is an entry of a registry."""
+"""Registries of named choices. Each row of the paper's ablation tables is an entry of one."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
@@ -10,7 +10,12 @@ Entry = TypeVar("Entry")
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> ConfigError:
-    """Say that `name` is unknown, what was probably meant and what there is."""
+    """Return an error that suggests the closest known name and lists all of them.
+
+    Example:
+        >>> print(unknown("scan order", "decending", ["ascending", "descending"]))
+        unknown scan order 'decending'. Did you mean 'descending'? Known: ascending, descending.
+    """
     known = sorted(known)
     guess = get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f" Did you mean {guess[0]!r}?" if guess else ""
@@ -18,14 +23,30 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> ConfigError:
 
 
 class Registry(Mapping[str, Entry], Generic[Entry]):
-    """A read-only mapping filled by decorators; an unknown name says what was meant."""
+    """A read-only mapping from names to functions or classes, filled by a decorator.
+
+    Looking up an unknown name raises a ConfigError that suggests the closest known one.
+
+    Args:
+        kind: What the entries are, for error messages.
+
+    Example:
+        >>> norms = Registry("norm")
+        >>> @norms.register("l1")
+        ... def l1(values):
+        ...     return sum(abs(value) for value in values)
+        >>> norms["l1"]([3, -4])
+        7
+        >>> list(norms)
+        ['l1']
+    """
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self._entries: dict[str, Entry] = {}
 
     def register(self, name: str) -> Callable[[Entry], Entry]:
-        """Add the decorated function or class under `name`."""
+        """Return a decorator that registers a function or class under `name`."""
 
         def add(entry: Entry) -> Entry:
             if name in self._entries:
@@ -36,7 +57,7 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
         return add
 
     def name_of(self, entry: Entry) -> str:
-        """Return the name an entry was registered under."""
+        """Return the name under which an entry was registered."""
         return next(name for name, known in self._entries.items() if known is entry)
 
     def __getitem__(self, name: str) -> Entry:

@@ -1,1 +1,1 @@
-"""The paper's model: backbones, feature aggregation, correlation aggregation, keypoint transfer, losses."""
+"""The paper's model: backbones, feature aggregation, correlation aggregation, keypoint transfer and losses."""

@@ -1,4 +1,4 @@
-"""A model as a folder: `model.safetensors` and `config.json`. Loading runs no code from the folder."""
+"""Save and load models as folders of `model.safetensors` and `config.json`. Loading never runs code from the folder."""
 
 import json
 import re
@@ -28,7 +28,17 @@ EMBEDDED = SHIPPED["default"]
 def save_pretrained(
     model: MambaMatcher, folder: str | PathLike[str], overwrite: bool = False, half: bool = False
 ) -> None:
-    """Write a model, backbone included, so that `load_pretrained` needs nothing else; `half` its size if asked."""
+    """Save a model, including its backbone, for `load_pretrained`.
+
+    Args:
+        model: Model to save.
+        folder: Folder to write to; it is created if it does not exist.
+        overwrite: Whether to replace existing files.
+        half: Whether to store float16 weights, which halves the size. They are loaded as float32.
+
+    Raises:
+        InputError: The folder holds a model and `overwrite` is false.
+    """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for name in (WEIGHTS, CONFIG):
@@ -46,7 +56,16 @@ def _write(path: Path, text: str) -> None:
 
 
 def push_to_hub(model: MambaMatcher, hub_id: str, private: bool = False) -> str:
-    """Upload a model as `save_pretrained` writes it, and return its address."""
+    """Upload a model to the Hugging Face Hub.
+
+    Args:
+        model: Model to upload.
+        hub_id: Repository `owner/name`; it is created if it does not exist.
+        private: Whether a new repository is private.
+
+    Returns:
+        URL of the upload.
+    """
     from huggingface_hub import HfApi
 
     api = HfApi()
@@ -57,7 +76,18 @@ def push_to_hub(model: MambaMatcher, hub_id: str, private: bool = False) -> str:
 
 
 def load_pretrained(source: str | PathLike[str]) -> MambaMatcher:
-    """Read a model that `save_pretrained` wrote, from its folder or by its hub id `owner/name`."""
+    """Load a model written by `save_pretrained`.
+
+    Args:
+        source: Folder of the model, or its hub id `owner/name`.
+
+    Returns:
+        The model in evaluation mode.
+
+    Raises:
+        WeightsError: The folder is not a saved model, or its weights do not match its configuration.
+        ConfigError: The configuration cannot be read or is invalid.
+    """
     with collection_paused():
         return _load(find_pretrained(source))
 
@@ -67,18 +97,18 @@ def _load(folder: Path) -> MambaMatcher:
         if not (folder / name).is_file():
             raise WeightsError(f"{folder} is not a saved model: it has no {name}")
     config = read_config(folder / CONFIG)
-    # all weights are in the folder, so the backbone must not look for its own
+    # The folder holds all weights, so the backbone must not load its own.
     empty = replace(config, backbone=replace(config.backbone, weights="random"))
     state = {
         key: value.float() if value.is_floating_point() else value
         for key, value in read_state_dict(folder / WEIGHTS).items()
     }
     try:
-        with torch.device("meta"):  # sizes that a file only claims take no memory
+        with torch.device("meta"):  # allocates nothing, however large the sizes in the file
             check_fit(MambaMatcher(empty), state, str(folder))
     except (RuntimeError, OverflowError, TypeError) as error:
         reason = str(error).splitlines()[0]
-        raise ConfigError(f"{folder / CONFIG} asks for a model that cannot be made: {reason}") from error
+        raise ConfigError(f"{folder / CONFIG} describes a model that cannot be built: {reason}") from error
     model = MambaMatcher(empty)
     model.config = config
     load_exactly(model, state, str(folder))
@@ -98,12 +128,12 @@ def find_pretrained(source: str | PathLike[str]) -> Path:
     if not folder.exists() and source in SHIPPED:
         return SHIPPED[str(source)]
     if not folder.exists() and isinstance(source, str) and re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", source):
-        return download(source, then="give that folder in its place")
+        return download(source, then="give that folder instead")
     return folder
 
 
 def reconfigured(model: MambaMatcher, config: ModelConfig) -> MambaMatcher:
-    """Give a model's weights another configuration, such as another input side or readout."""
+    """Return a model with the same weights and another configuration, such as another image size or readout."""
     changed = MambaMatcher(replace(config, backbone=replace(config.backbone, weights="random")))
     changed.config = config
     load_exactly(changed, dict(model.state_dict()), "the model's weights")
@@ -112,17 +142,23 @@ def reconfigured(model: MambaMatcher, config: ModelConfig) -> MambaMatcher:
 
 @torch.no_grad()
 def take_mean(model: MambaMatcher, others: Sequence[MambaMatcher]) -> None:
-    """Give a model the mean of its own and others' weights: runs with a common start often do better together."""
+    """Replace the weights of a model by the mean of its own and those of others.
+
+    Averaging runs that started from the same weights often improves accuracy.
+
+    Raises:
+        ConfigError: The models have different architectures.
+    """
     states = [each.state_dict() for each in (model, *others)]
     if len({tuple((key, value.shape) for key, value in state.items()) for state in states}) > 1:
-        raise ConfigError("the models to average differ in their parts; give models of one architecture")
+        raise ConfigError("the models to average have different architectures; give models of one architecture")
     for key, value in states[0].items():
         if value.is_floating_point():
             value.copy_(torch.stack([state[key] for state in states]).mean(dim=0))
 
 
 def read_config(path: Path) -> ModelConfig:
-    """Read the model's part of a `config.json`."""
+    """Read the configuration of a model from its `config.json`."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:

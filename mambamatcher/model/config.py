@@ -1,7 +1,7 @@
-"""Configurations are frozen dataclasses: written to plain dictionaries, read back, and overridden by `key=value`.
+"""Configurations as frozen dataclasses: conversion to and from plain dictionaries, and overrides `key=value`.
 
-A field that holds one choice among several (a backbone, an aggregator) is declared with `choice(REGISTRY)`; in a
-dictionary its class is named by the key `kind`.
+A field whose value is one of several classes (a backbone, an aggregator) is declared with `choice(REGISTRY)`. In a
+dictionary, the key `kind` names the class.
 """
 
 import json
@@ -16,7 +16,7 @@ from mambamatcher.registry import Registry, unknown
 Config = TypeVar("Config")
 REGISTRY = "registry"
 KIND = "kind"
-LARGEST = 2**53  # beyond, a number is a mistake or meant to do harm
+LARGEST = 2**53  # a larger number is a mistake or an attack
 
 
 def choice(registry: Registry, **kwargs: Any) -> Any:
@@ -25,7 +25,7 @@ def choice(registry: Registry, **kwargs: Any) -> Any:
 
 
 def to_dict(config: Any) -> dict[str, Any]:
-    """Turn a configuration into plain values that JSON can hold."""
+    """Convert a configuration to plain values that can be written as JSON."""
     plain: dict[str, Any] = {}
     for each in fields(config):
         value = getattr(config, each.name)
@@ -38,7 +38,16 @@ def to_dict(config: Any) -> dict[str, Any]:
 
 
 def from_dict(config_class: type[Config], values: Any, path: str = "") -> Config:
-    """Build a configuration from plain values; unknown keys and wrong types are refused by name."""
+    """Build a configuration from plain values.
+
+    Args:
+        config_class: Dataclass of the configuration.
+        values: Mapping of keys to values, as `to_dict` returns it; missing keys take their defaults.
+        path: Prefix of the keys in error messages.
+
+    Raises:
+        ConfigError: A key is unknown or missing, or a value has the wrong type. The message names the key.
+    """
     if not isinstance(values, Mapping):
         raise ConfigError(
             f"{path.rstrip('.') or 'the configuration'} must be a table of keys and values, got {values!r}"
@@ -59,15 +68,27 @@ def from_dict(config_class: type[Config], values: Any, path: str = "") -> Config
 
 
 def override(config: Config, assignments: Iterable[str]) -> Config:
-    """Return the configuration with `key.path=value` assignments applied; values are JSON, or plain words.
+    """Return a copy of a configuration with some values changed.
 
-    Choosing another kind (`features=attention` or `features.kind=attention`) starts from that kind's defaults.
+    Args:
+        config: Configuration to start from.
+        assignments: Strings `key.path=value`. Values are JSON or plain words. Choosing another kind
+            (`features=attention` or `features.kind=attention`) resets that part to the defaults of the kind.
+
+    Raises:
+        ConfigError: An assignment has no `=`, a key is unknown, or a value has the wrong type.
+
+    Example:
+        >>> from mambamatcher.model import presets
+        >>> config = override(presets.paper(), ["side=840", "features=none", "transfer.readout=argmax"])
+        >>> config.side, config.features, config.transfer.readout
+        (840, NoAggregation(), 'argmax')
     """
     values = to_dict(config)
     for assignment in assignments:
         path, separator, text = assignment.partition("=")
         if not separator:
-            raise ConfigError(f"expected key=value, got {assignment!r}")
+            raise ConfigError(f"expected key=value, got {assignment!r}; for example side=840")
         _assign(values, path.strip().split("."), _parse(text.strip()))
     return from_dict(type(config), values)
 
@@ -91,7 +112,7 @@ def _assign(values: dict[str, Any], path: list[str], value: Any) -> None:
         values = values[key]
     last = path[-1]
     if isinstance(values.get(last), dict) and value is None:
-        value = "none"  # a kind of that name, not the absence of a value
+        value = "none"  # the kind "none", not a missing value
     if last == KIND or (isinstance(values.get(last), dict) and isinstance(value, str)):
         chosen = values if last == KIND else values[last]
         chosen.clear()
@@ -114,7 +135,7 @@ def _read(declared: Field, hint: Any, value: Any, path: str) -> Any:
 
 
 def _coerce(hint: Any, value: Any, path: str) -> Any:
-    """Return `value` as the annotated type, or say what was expected."""
+    """Convert `value` to the annotated type, or raise a ConfigError that names the expected type."""
     origin = get_origin(hint)
     if is_dataclass(hint):
         return from_dict(hint, value, f"{path}.")  # type: ignore[arg-type]
@@ -131,7 +152,7 @@ def _coerce(hint: Any, value: Any, path: str) -> Any:
         if not isinstance(value, list | tuple):
             raise ConfigError(f"{path} must be a list, got {value!r}")
         return tuple(_coerce(get_args(hint)[0], each, f"{path}[{i}]") for i, each in enumerate(value))
-    if not isinstance(value, bool) and isinstance(value, int | float) and not abs(value) < LARGEST:  # nor NaN
+    if not isinstance(value, bool) and isinstance(value, int | float) and not abs(value) < LARGEST:  # also rejects NaN
         raise ConfigError(f"{path} must be a number below {LARGEST:g}, got {value!r}")
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)

@@ -1,10 +1,10 @@
-"""Training objectives: the paper's (Sec. 4.4), and a cross-entropy on the refined scores beside it."""
+"""Training losses: the paper's keypoint distance (Sec. 4.4), and an additional cross-entropy on the scores."""
 
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from mambamatcher.model.geometry import smallest_radius
-from mambamatcher.model.layers.precision import in_float32
+from mambamatcher.model.layers.execution import in_float32
 from mambamatcher.model.transfer import soft_sampler
 
 
@@ -14,9 +14,19 @@ def keypoint_loss(
     truth: Float[Tensor, "batch keypoint 2"],
     present: Bool[Tensor, "batch keypoint"],
 ) -> Float[Tensor, ""]:
-    """Average the squared distance over each pair's present keypoints, then over the pairs that have any.
+    """Return the mean squared distance, averaged per pair over its present keypoints and then over the pairs.
 
-    Points are in the unit frame. What stands at absent keypoints, even NaN, does not matter.
+    Args:
+        predicted: Predicted target points in the unit frame.
+        truth: True target points in the unit frame.
+        present: Which keypoints exist. Coordinates of the others are ignored, even NaN. Pairs without any keypoint
+            do not count.
+
+    Example:
+        >>> import torch
+        >>> predicted, truth = torch.zeros(1, 2, 2), torch.tensor([[[0.5, 0.0], [torch.nan, torch.nan]]])
+        >>> keypoint_loss(predicted, truth, torch.tensor([[True, False]]))
+        tensor(0.2500)
     """
     return _mean_over_pairs((predicted - truth).where(present[..., None], 0.0).square().sum(-1), present)
 
@@ -28,10 +38,16 @@ def score_cross_entropy(
     present: Bool[Tensor, "batch keypoint"],
     temperature: float,
 ) -> Float[Tensor, ""]:
-    """Ask each keypoint's scores to single out where it lies: a classification over all target positions.
+    """Return the cross-entropy of each keypoint's scores, seen as a classification over all target positions.
 
-    The truth is spread over the positions next to the target point by the soft sampler. It tells every wrong position
-    apart, where a distance only feels the mean.
+    The soft sampler distributes the true class over the positions next to the target point. Unlike the distance, which
+    depends only on the mean of the distribution, this loss penalises every wrong position.
+
+    Args:
+        scores: Refined scores of each keypoint with every target position.
+        target_points: True target points in the unit frame.
+        present: Which keypoints exist; the others are ignored.
+        temperature: Factor of the scores before the softmax.
     """
     grid = scores.shape[2], scores.shape[3]
     truth = soft_sampler(target_points.where(present[..., None], 0.0), grid, smallest_radius(grid))

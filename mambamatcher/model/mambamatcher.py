@@ -31,10 +31,19 @@ Images = Float[Tensor, "batch 3 height width"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelConfig:
-    """The paper's model; each part can be replaced by any entry of its registry."""
+    """Configuration of a model. The defaults are the paper's; each part can be any entry of its registry.
 
-    side: int = 420  # images are resized to this square before the model sees them
-    mirror: bool = False  # at inference, average the similarities of the image and its mirror image
+    Attributes:
+        side: Side length in pixels of the square to which images are resized.
+        mirror: Whether to average the similarities of the images and of their mirror images at inference.
+        backbone: Feature extractor.
+        features: Feature aggregation.
+        correlation: Aggregation of the correlation map.
+        transfer: How target points are read from the refined map.
+    """
+
+    side: int = 420
+    mirror: bool = False
     backbone: BackboneConfig = choice(BACKBONES, default_factory=VitConfig)
     features: FeatureConfig = choice(FEATURE_AGGREGATIONS, default_factory=ConvAggregation)
     correlation: CorrelationConfig = choice(CORRELATION_AGGREGATIONS, default_factory=SimilarityScanAggregation)
@@ -46,9 +55,17 @@ class ModelConfig:
 
 
 class MambaMatcher(nn.Module):
-    """The model sees only tensors: images in [0, 1], points in the unit frame.
+    """The model as an `nn.Module`: images in [0, 1] and points in the unit frame in, points in the unit frame out.
 
-    Three steps make a match: `encode` (what depends on one image), `correlate` (what needs both) and `transfer`.
+    A match takes three steps: `encode` (everything that depends on one image), `correlate` (everything that needs both
+    images) and `transfer` (target points). `forward` runs all three.
+
+    Example:
+        >>> from mambamatcher.model import presets
+        >>> model = MambaMatcher(presets.tiny()).eval()
+        >>> images = torch.rand(2, 1, 3, 84, 84)
+        >>> model(images[0], images[1], torch.zeros(1, 5, 2)).shape
+        torch.Size([1, 5, 2])
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -63,17 +80,25 @@ class MambaMatcher(nn.Module):
         levels = len(self.backbone.level_channels)
         self.features = config.features.build(self.backbone.channels, levels)
         if config.mirror and self.features.pairwise:
-            raise ConfigError("mirror=true needs an aggregation of each image's own features, not one of the pair's")
+            raise ConfigError(
+                "mirror=true needs a per-image feature aggregation; set mirror=false or another features.kind"
+            )
         self.correlation = config.correlation.build(config.features.levels_after(levels))
 
     def encode(self, images: Images) -> Aggregated:
-        """Compute everything that depends on one image alone; it can be kept and correlated with many others.
+        """Compute everything that depends on one image only. The result can be cached and correlated with many images.
 
-        With `mirror`, a position has twice the channels at inference: the directions of both views side by side, since
-        the cosine similarity of two such positions is the mean of the two similarities.
+        With `mirror`, the features have twice the channels at inference: the normalised features of both views are
+        concatenated, so that the cosine similarity of two positions is the mean of the similarities of both views.
 
         Args:
-            images: RGB in [0, 1], with sides that are multiples of the backbone's stride.
+            images: RGB in [0, 1]; height and width are multiples of the backbone's stride.
+
+        Returns:
+            Aggregated features.
+
+        Raises:
+            InputError: The images have a wrong shape or type.
         """
         if not self.config.mirror or self.training:
             return self.features.per_image(self.backbone(images))
@@ -94,15 +119,18 @@ class MambaMatcher(nn.Module):
         target: Int[Tensor, " batch"],
         weights: Float[Tensor, "batch keypoint source_position"],
     ) -> Float[Tensor, "batch keypoint h w"]:
-        """Blend the refined scores of source positions.
+        """Compute weighted sums of refined scores over source positions.
 
-        Where the aggregation is linear it is applied to blended scores, which spares nearly the whole correlation map.
+        A linear aggregation is applied after the blending; then most of the correlation map is never computed.
 
         Args:
-            encoded: Encoded images, each once.
-            source: Index of each pair's source image.
-            target: Index of each pair's target image.
+            encoded: Encoded images, each image once.
+            source: Index of the source image of each pair.
+            target: Index of the target image of each pair.
             weights: Weight of every source position for each keypoint.
+
+        Returns:
+            Blended scores of each keypoint with every target position.
         """
         if self.correlation.linear and not self.features.pairwise:
             return self.correlation(blended_correlation(encoded, source, target, weights)).squeeze(2)
@@ -111,7 +139,7 @@ class MambaMatcher(nn.Module):
     def transfer(
         self, refined: Float[Tensor, "batch hs ws ht wt"], points: Float[Tensor, "batch keypoint 2"]
     ) -> Float[Tensor, "batch keypoint 2"]:
-        """Transfer source points to the target, both in the unit frame of their image."""
+        """Transfer source points to the target image; both are in the unit frame of their image."""
         settings = self.config.transfer
         return transfer_points(refined, points, settings, settings.training_radius if self.training else None)
 
@@ -128,14 +156,14 @@ class MambaMatcher(nn.Module):
             source_images: RGB in [0, 1].
             target_images: RGB in [0, 1].
             points: Source points in the unit frame.
-            present: Marks the real points, where pairs have different numbers of them. Any value may stand for the
-                others; it is treated as the centre of the image.
+            present: Which points exist, where pairs have different numbers of points. The others may have any value
+                and are replaced by the centre of the image.
 
         Returns:
             Target points in the unit frame.
 
         Raises:
-            InputError: Shapes that do not fit together, no points, or points outside the unit frame.
+            InputError: Shapes do not match, there are no points, or a point is outside the unit frame.
         """
         points = _checked(points, present, len(source_images), len(target_images))
         return self.transfer(self.correlate(self.encode(source_images), self.encode(target_images)), points)
@@ -144,7 +172,7 @@ class MambaMatcher(nn.Module):
 def _checked(
     points: Float[Tensor, "..."], present: Bool[Tensor, "..."] | None, sources: int, targets: int
 ) -> Float[Tensor, "batch keypoint 2"]:
-    """Return the points with absent ones at the centre, or refuse them."""
+    """Return the points, absent ones replaced by the centre, or raise an InputError."""
     if points.ndim != 3 or points.shape[-1] != 2 or not len(points) == sources == targets:
         raise InputError(
             f"points must have shape (batch, keypoint, 2) with the batch of the images, got {tuple(points.shape)} "
@@ -153,21 +181,26 @@ def _checked(
     if present is not None and present.shape != points.shape[:2]:
         raise InputError(f"present must have shape {tuple(points.shape[:2])} as the points, got {tuple(present.shape)}")
     if points.shape[1] == 0:
-        raise InputError("there are no points to transfer; give at least one per batch")
+        raise InputError("there are no points to transfer; give at least one point per pair")
     if present is not None:
         points = points.where(present[..., None], 0.0)
     if not bool(((points >= -1) & (points <= 1)).all()):
         worst = points.detach().abs().max().item()
-        raise InputError(f"points must lie in the unit frame [-1, 1], got a coordinate of size {worst:.3g}")
+        raise InputError(f"points must lie in the unit frame [-1, 1], got a coordinate with absolute value {worst:.3g}")
     return points
 
 
 def count_parameters(module: nn.Module) -> int:
-    """Count a module's parameters, trainable or not."""
+    """Count the parameters of a module, trainable or not.
+
+    Example:
+        >>> count_parameters(nn.Linear(3, 2))
+        8
+    """
     return sum(parameter.numel() for parameter in module.parameters())
 
 
 def build_untrained(config: ModelConfig) -> MambaMatcher:
-    """Make a model on the meta device, without allocating or loading weights."""
+    """Build a model on the meta device, without allocating or loading weights."""
     with torch.device("meta"):
         return MambaMatcher(config)

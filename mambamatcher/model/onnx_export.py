@@ -1,4 +1,4 @@
-"""Writing the part of a model that standard operators carry, backbone and feature aggregation, as ONNX."""
+"""Export the backbone and the feature aggregation of a model to ONNX."""
 
 import logging
 import warnings
@@ -16,23 +16,32 @@ from mambamatcher.model.mambamatcher import Images, MambaMatcher
 INPUT, OUTPUT = "images", "features"
 
 
-class Describer(nn.Module):
-    """What an image needs without knowing the other one: images in [0, 1] to features."""
+class Encoder(nn.Module):
+    """`MambaMatcher.encode` as a module of its own, because torch exports `forward` methods only."""
 
     def __init__(self, model: MambaMatcher) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, images: Images) -> Aggregated:
-        """Describe images."""
+        """Encode images."""
         return self.model.encode(images)
 
 
 def export_onnx(model: MambaMatcher, path: str | PathLike[str], overwrite: bool = False) -> None:
-    """Write `model.describe` for any number of images of the model's side.
+    """Export `model.encode` for batches of any size at the model's image size.
 
-    Where the aggregation needs both images of a pair, the features are the backbone's. The correlation and its scan
-    stay in Python: no standard operator carries a selective scan.
+    With a pairwise aggregation the exported features are those of the backbone. Correlation and scan are not exported,
+    because ONNX has no operator for a selective scan.
+
+    Args:
+        model: Model to export.
+        path: ONNX file to write.
+        overwrite: Whether to replace an existing file.
+
+    Raises:
+        InputError: The file exists and `overwrite` is false.
+        BackendError: The packages for exporting are not installed.
     """
     path = Path(path)
     refuse_existing(path, overwrite)
@@ -40,13 +49,13 @@ def export_onnx(model: MambaMatcher, path: str | PathLike[str], overwrite: bool 
         import onnxscript  # noqa: F401
     except ImportError as error:
         raise BackendError("exporting needs onnx and onnxscript; install them with mambamatcher[export]") from error
-    # two images, because an axis of length one is taken for a constant
+    # Two images, because the exporter treats an axis of length one as a constant.
     images = torch.zeros(2, 3, model.config.side, model.config.side, device=model.backbone.mean.device)
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # warns of torchvision, which has no part in this
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns that torchvision, unused here, is missing
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         program = torch.onnx.export(
-            Describer(model).eval(),
+            Encoder(model).eval(),
             (images,),
             dynamo=True,
             input_names=[INPUT],

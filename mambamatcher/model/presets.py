@@ -1,4 +1,4 @@
-"""Whole configurations by name: the paper's model, its variants, and peers made of the same parts."""
+"""Complete configurations by name: the paper's model, its variants, and other methods built from the same parts."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,21 +27,21 @@ def paper() -> ModelConfig:
 
 @PRESETS.register("strong")
 def strong() -> ModelConfig:
-    """The paper's model with what has moved the records since: the last blocks tuned, 840 px."""
+    """The paper's model with two later improvements: 840 px images and fine-tuning of the last four blocks."""
     return replace(paper(), side=840, backbone=VitConfig(trainable_blocks=4))
 
 
 @PRESETS.register("resnet101")
 def resnet101() -> ModelConfig:
-    """The paper's model on ResNet-101, at the side that gives the same 30x30 grid."""
+    """The paper's model with ResNet-101 at 480 px, which gives the same 30x30 grid."""
     return replace(paper(), side=480, backbone=ResNetConfig())
 
 
 @PRESETS.register("efficientnet")
 def efficientnet() -> ModelConfig:
-    """A complete MambaMatcher small enough for a laptop: EfficientNet-Lite2, 11 levels of 64 channels, a 24x24 grid.
+    """A complete MambaMatcher for a laptop: EfficientNet-Lite2, 11 levels of 64 channels, a 24x24 grid.
 
-    The temperature is what its scores were trained with; every part that is added begins as adding nothing.
+    Both aggregators add zero at initialisation. The temperature is the one its scores were trained with.
     """
     return ModelConfig(
         side=384,
@@ -54,7 +54,7 @@ def efficientnet() -> ModelConfig:
 
 @PRESETS.register("tiny")
 def tiny() -> ModelConfig:
-    """Everything the paper's model has, in a size that tests run in a moment."""
+    """All parts of the paper's model in a size for tests, with random weights."""
     return ModelConfig(
         side=84,
         backbone=VitConfig(name="dinov2-tiny", layers=(2, 3), weights="random"),
@@ -65,7 +65,7 @@ def tiny() -> ModelConfig:
 
 @PRESETS.register("nearest")
 def nearest() -> ModelConfig:
-    """Nearest neighbours on EfficientNet-Lite2's raw features: nothing is trained, so it works as it is."""
+    """Nearest neighbours of raw EfficientNet-Lite2 features. It has no trained parts, so it needs no training."""
     return ModelConfig(
         side=480,
         backbone=EfficientNetLiteConfig(),
@@ -77,7 +77,7 @@ def nearest() -> ModelConfig:
 
 @PRESETS.register("ncnet")
 def ncnet() -> ModelConfig:
-    """NCNet-style: neighbourhood consensus by 4D convolutions on ResNet-101's last features of stage 3."""
+    """NCNet-style: neighbourhood consensus by 4D convolutions on the last features of ResNet-101's third stage."""
     return ModelConfig(
         side=400,
         backbone=ResNetConfig(layers=(29,), width=None),
@@ -88,7 +88,7 @@ def ncnet() -> ModelConfig:
 
 @PRESETS.register("transformatcher")
 def transformatcher() -> ModelConfig:
-    """TransforMatcher-style: FastFormer over the multi-level correlation of ResNet-101's bottlenecks."""
+    """TransforMatcher-style: FastFormer over the multi-level correlation map of ResNet-101's bottlenecks."""
     return ModelConfig(
         side=240,
         backbone=ResNetConfig(width=None),

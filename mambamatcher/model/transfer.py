@@ -1,4 +1,4 @@
-"""Keypoint transfer: from refined scores to points, by kernel soft-argmax and a soft sampler (Sec. 4.3, App. A).
+"""Keypoint transfer: from refined scores to target points by kernel soft-argmax and a soft sampler (Sec. 4.3, App. A).
 
 All points are in the unit frame of their own image.
 """
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from mambamatcher.errors import ConfigError
 from mambamatcher.model.geometry import Grid, grid_centres, smallest_radius
-from mambamatcher.model.layers.precision import in_float32
+from mambamatcher.model.layers.execution import in_float32
 
 Points = Float[Tensor, "batch keypoint 2"]
 Rows = Float[Tensor, "batch row target_position"]
@@ -21,15 +21,21 @@ Rows = Float[Tensor, "batch row target_position"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Transfer:
-    """How a point is read out of the refined map.
+    """How target points are read from the refined map.
 
-    `sigma` of the Gaussian and the sampler's radii are in the unit frame, whose side is 2: a quarter of the grid is
-    0.5. `scores` says what the Gaussian multiplies: "shifted" measures each row from its minimum, so that nothing far
-    away is ever lifted; "printed" is the paper's equation, which raises far negative scores towards zero, above near
-    ones. `readout` "argmax" takes the centre of the best position instead: the nearest-neighbour baseline.
-    `blend` says what the sampler blends around a source point: "points", the places its neighbours match, as the
-    paper does, or their "scores", from which one place is then read: two neighbours that disagree would otherwise meet
-    halfway, at nobody's match. An argmax is always of blended scores.
+    Attributes:
+        sigma: Standard deviation of the Gaussian around the best position, in the unit frame. The image is 2 wide
+            there, so 0.5 is a quarter of the grid.
+        temperature: Factor of the scores before the softmax.
+        scores: What the Gaussian multiplies. "shifted": scores minus the minimum of their row, so that distant scores
+            are only ever attenuated. "printed": the raw scores as in the paper's equation, which raises distant
+            negative scores towards zero and so above nearby ones.
+        readout: "kernel_soft_argmax", or "argmax" for the centre of the best position (nearest-neighbour baseline).
+        blend: What the soft sampler averages over the grid positions around a source point. "points": their target
+            points, as in the paper. "scores": their scores, from which a single target point is then read; if two
+            positions disagree, the mean of their target points would match neither. An argmax always blends scores.
+        radius: Radius of the soft sampler at inference, in the unit frame.
+        training_radius: Radius of the soft sampler in training, in the unit frame.
     """
 
     sigma: float = 0.5
@@ -47,17 +53,17 @@ class Transfer:
 
     @property
     def blends_scores(self) -> bool:
-        """Whether a point is read from blended scores."""
+        """Whether target points are read from blended scores."""
         return self.blend == "scores" or self.readout == "argmax"
 
 
 class Readout(NamedTuple):
-    """What a refined map says about some source points.
+    """Everything the refined map predicts for a set of source points.
 
     Attributes:
-        points: Target points in the unit frame of the target.
+        points: Target points in the unit frame of the target image.
         scores: Refined scores of each point with every target position.
-        probability: The matching distribution of each point over the target: its heat map.
+        probability: Matching distribution of each point over the target positions: its heat map.
     """
 
     points: Float[Tensor, "batch keypoint 2"]
@@ -69,13 +75,22 @@ class Readout(NamedTuple):
 def read_out(
     refined: Float[Tensor, "batch hs ws ht wt"], points: Points, settings: Transfer, radius: float | None = None
 ) -> Readout:
-    """Read source points out of a refined map.
+    """Find the target point, the scores and the heat map of each source point.
 
     Args:
         refined: Refined correlation map of a batch of pairs.
         points: Source points in the unit frame of the source image.
-        settings: Kernel soft-argmax or argmax, with its temperature, sigma and sampler.
+        settings: Readout (kernel soft-argmax or argmax) with its parameters.
         radius: Radius of the soft sampler; defaults to the one for inference.
+
+    Example:
+        >>> refined = torch.eye(4).reshape(1, 2, 2, 2, 2)  # every position matches the same position of the target
+        >>> top_left = torch.tensor([[[-0.5, -0.5]]])
+        >>> found = read_out(refined, top_left, Transfer())
+        >>> found.points
+        tensor([[[-0.5000, -0.5000]]])
+        >>> found.probability.shape
+        torch.Size([1, 1, 2, 2])
     """
     target = (refined.shape[3], refined.shape[4])
     weights, rows = _sampled(refined, points, settings.radius if radius is None else radius)
@@ -91,7 +106,22 @@ def read_out(
 def transfer_points(
     refined: Float[Tensor, "batch hs ws ht wt"], points: Points, settings: Transfer, radius: float | None = None
 ) -> Points:
-    """Transfer source points to the target image; see `read_out`."""
+    """Transfer source points to the target image.
+
+    Args:
+        refined: Refined correlation map of a batch of pairs.
+        points: Source points in the unit frame of the source image.
+        settings: Readout (kernel soft-argmax or argmax) with its parameters.
+        radius: Radius of the soft sampler; defaults to the one for inference.
+
+    Returns:
+        Target points in the unit frame of the target image.
+
+    Example:
+        >>> refined = torch.eye(4).flip(1).reshape(1, 2, 2, 2, 2)  # the target is rotated by 180 degrees
+        >>> transfer_points(refined, torch.tensor([[[-0.5, -0.5]]]), Transfer())
+        tensor([[[0.5000, 0.5000]]])
+    """
     return read_out(refined, points, settings, radius).points
 
 
@@ -99,7 +129,7 @@ def transfer_points(
 def dense_transfer(
     refined: Float[Tensor, "batch hs ws ht wt"], settings: Transfer
 ) -> Float[Tensor, "batch source_position 2"]:
-    """Transfer the centre of every source position to the target."""
+    """Transfer the centre of every source position to the target image."""
     target = (refined.shape[3], refined.shape[4])
     rows = refined.flatten(3).flatten(1, 2)
     return _expected_points(matching_probability(rows, target, settings), rows, target, settings)
@@ -107,10 +137,20 @@ def dense_transfer(
 
 @in_float32
 def soft_sampler(points: Points, grid: Grid, radius: float) -> Float[Tensor, "batch keypoint position"]:
-    """Weigh grid positions by their nearness to each point (App. A, W).
+    """Compute the weight of every grid position for each point (App. A, W).
 
-    Weights fall linearly to zero at `radius` (the paper's τ) and sum to one. Where the grid is so coarse that a
-    point could fall between all radii, the radius grows to what the grid needs.
+    Weights decrease linearly with distance, reach zero at `radius` (the paper's τ) and sum to one. On coarse grids the
+    radius is enlarged to `smallest_radius`, so that every point has at least one position within it.
+
+    Args:
+        points: Points in the unit frame.
+        grid: Height and width of the grid.
+        radius: Radius in the unit frame.
+
+    Example:
+        >>> halfway = torch.tensor([[[0.0, 0.5]]])  # between the two positions of the lower row
+        >>> soft_sampler(halfway, (2, 2), radius=0.1)
+        tensor([[[0.0000, 0.0000, 0.5000, 0.5000]]])
     """
     distance = torch.cdist(points, grid_centres(grid, points.device).expand(len(points), -1, -1))
     weights = F.relu(max(radius, smallest_radius(grid)) - distance)
@@ -120,16 +160,16 @@ def soft_sampler(points: Points, grid: Grid, radius: float) -> Float[Tensor, "ba
 def blend_rows(
     refined: Float[Tensor, "batch hs ws ht wt"], weights: Float[Tensor, "batch keypoint source_position"]
 ) -> Float[Tensor, "batch keypoint ht wt"]:
-    """Blend the scores of source positions."""
+    """Return the weighted sums of the scores of source positions."""
     return (weights @ refined.flatten(3).flatten(1, 2)).unflatten(2, refined.shape[3:])
 
 
 def _sampled(
     refined: Float[Tensor, "batch hs ws ht wt"], points: Points, radius: float
 ) -> tuple[Float[Tensor, "batch keypoint row"], Rows]:
-    """Return each point's weights of the source positions that any point reads, and the scores of those positions.
+    """Return the weights and the scores of those source positions that have a weight for any point.
 
-    A point reads a handful of positions; the others need no readout.
+    Only a few positions are near a point; the others need no readout.
     """
     weights = soft_sampler(points, (refined.shape[1], refined.shape[2]), radius)
     read = weights.ne(0).flatten(0, 1).any(dim=0).nonzero().squeeze(1)
@@ -137,7 +177,7 @@ def _sampled(
 
 
 def matching_probability(rows: Rows, grid: Grid, settings: Transfer) -> Rows:
-    """Turn rows of scores over a target grid into distributions with a single peak (Sec. 4.3)."""
+    """Turn rows of scores over the target grid into distributions with a single peak (Sec. 4.3)."""
     x, y = grid_centres(grid, rows.device).T
     peak = rows.argmax(dim=-1, keepdim=True)
     if settings.scores == "shifted":

@@ -1,4 +1,4 @@
-"""Numeric kernels: functions of tensors, no modules."""
+"""Numerical operations on tensors. No `nn.Module` lives here."""
 
 from mambamatcher.ops.selective_scan import DISCRETIZATIONS, selective_scan
 

@@ -1,4 +1,4 @@
-"""Dense 4D convolution, built from 2D convolutions over slices of the first two dimensions."""
+"""Dense 4D convolution, computed with 2D convolutions."""
 
 import torch
 import torch.nn.functional as F
@@ -6,7 +6,7 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-SLICE_ELEMENTS = 2**23  # of the widest intermediate: 32 MB in float32
+SLICE_ELEMENTS = 2**23  # size limit of the largest intermediate tensor: 32 MB in float32
 
 
 def conv4d(
@@ -14,11 +14,20 @@ def conv4d(
     weight: Float[Tensor, "after before k k k k"],
     bias: Float[Tensor, " after"] | None = None,
 ) -> Float[Tensor, "batch after hs ws ht wt"]:
-    """Convolve all four dimensions with an odd kernel, zero padding and stride 1.
+    """Convolve over all four dimensions with stride 1 and zero padding, so that the size stays the same.
 
-    A 2D convolution over the target dimensions computes, for each of the k·k source offsets, that offset's whole
-    contribution; these are then added where the offset puts them. Source rows are taken a few at a time, so memory
-    beyond input and output stays bounded however large the grid is.
+    For each of the k·k source offsets, a 2D convolution over the target dimensions computes that offset's
+    contribution. The contributions are then shifted by their offset and added. A few source rows are processed at a
+    time, which bounds the memory besides input and output for grids of any size.
+
+    Args:
+        x: Input.
+        weight: Kernel of odd size k in every dimension.
+        bias: Added to every output channel.
+
+    Example:
+        >>> conv4d(torch.ones(1, 1, 3, 3, 3, 3), torch.ones(1, 1, 3, 3, 3, 3))[0, 0, 1, 1, 1, 1]  # 3**4 neighbours
+        tensor(81.)
     """
     batch, _, hs, ws, ht, wt = x.shape
     after, _, size = weight.shape[:3]
@@ -34,7 +43,7 @@ def conv4d(
         parts = rearrange(
             parts, "(b hs ws) (i j after) ht wt -> i j b after hs ws ht wt", b=batch, ws=ws, i=size, j=size
         )
-        # rows above the first and below the last one count as zeros
+        # zero rows above the first and below the last row of the grid
         parts = F.pad(parts, (0, 0, 0, 0, reach, reach, low - first + reach, last + reach - high))
         taps = ((i, j) for i in range(size) for j in range(size))
         out.append(torch.stack([parts[i, j][:, :, i : i + last - first, j : j + ws] for i, j in taps]).sum(0))

@@ -1,4 +1,4 @@
-"""Stable orders of scores. Cosine maps hold many equal scores, so an unstable sort differs between machines."""
+"""Stable sorting. Cosine similarities have many ties, which an unstable sort orders differently on each machine."""
 
 import torch
 from jaxtyping import Float, Int
@@ -6,19 +6,27 @@ from torch import Tensor
 
 from mambamatcher.ops.native.threads import run
 
-_MOST = 2**32 - 1  # positions are kept in 32 bits while sorting
+_MOST = 2**32 - 1  # the radix sort stores positions in 32 bits
 
 
 def stable_argsort(scores: Float[Tensor, "*batch position"], descending: bool = True) -> Int[Tensor, "*batch position"]:
-    """Return the positions in the order of their scores, equal ones as they came, as torch's stable sort does.
+    """Return the positions sorted by score, with ties in their original order.
 
-    NaN counts as the greatest score. On the CPU this is a radix sort, elsewhere torch's own.
+    The result equals torch's stable argsort. On the CPU it is computed by a radix sort, which is faster.
+
+    Args:
+        scores: Scores to sort along the last axis. NaN counts as the largest score.
+        descending: Whether the largest score comes first.
+
+    Example:
+        >>> stable_argsort(torch.tensor([0.2, 0.9, 0.2]))
+        tensor([1, 0, 2])
     """
     scores = scores.detach()
     half = scores.dtype in (torch.float16, torch.bfloat16)
     if scores.device.type != "cpu" or not (half or scores.dtype == torch.float32) or scores.shape[-1] > _MOST:
         return scores.argsort(dim=-1, descending=descending, stable=True)
-    from mambamatcher.ops.radix_sort import radix_argsort  # Numba: 0.3 s that a model without a scan need not wait for
+    from mambamatcher.ops.radix_sort import radix_argsort  # importing Numba takes 0.3 s
 
     rows = scores.float().reshape(-1, scores.shape[-1]) if scores.numel() else scores.new_empty(0, 1)
     order = torch.empty(rows.shape, dtype=torch.int64)
@@ -27,6 +35,13 @@ def stable_argsort(scores: Float[Tensor, "*batch position"], descending: bool = 
 
 
 def invert(order: Int[Tensor, "*batch position"]) -> Int[Tensor, "*batch position"]:
-    """Return where each position went: `take(take(x, order), invert(order))` is x."""
+    """Return the inverse permutation.
+
+    Example:
+        >>> order = torch.tensor([2, 0, 1])
+        >>> x = torch.tensor([10, 20, 30])
+        >>> x[order][invert(order)]
+        tensor([10, 20, 30])
+    """
     ranks = torch.arange(order.shape[-1], device=order.device).expand_as(order)
     return torch.empty_like(order).scatter_(-1, order, ranks)

@@ -1,11 +1,11 @@
-"""A radix sort of float32, compiled."""
+"""Radix sort of float32 values, compiled by Numba."""
 
 import numpy as np
 from numba import boolean, float32, int64, types
 
 from mambamatcher.ops.native.build import inlined, kernel
 
-_BITS, _PASSES = 11, 3  # three digits of eleven bits cover 32
+_BITS, _PASSES = 11, 3  # three digits of eleven bits cover the 32 bits of a key
 _BUCKETS = 1 << _BITS
 _SIGN, _MAGNITUDE, _ALL = np.uint32(0x8000_0000), np.uint32(0x7FFF_FFFF), np.uint32(0xFFFF_FFFF)
 _INFINITY = np.uint32(0x7F80_0000)
@@ -13,7 +13,7 @@ _INFINITY = np.uint32(0x7F80_0000)
 
 @inlined
 def _key(bits: np.uint32, descending: bool) -> np.uint32:
-    """Map the bits of a float to an integer of the same order; -0 is 0, and every NaN is one number above infinity."""
+    """Map the bits of a float to an integer that sorts the same; -0 equals 0, and all NaNs are equal and above inf."""
     magnitude = bits & _MAGNITUDE
     if magnitude == 0:
         bits = np.uint32(0)
@@ -25,7 +25,7 @@ def _key(bits: np.uint32, descending: bool) -> np.uint32:
 
 @kernel(types.void(float32[:], boolean, int64[:]))
 def radix_argsort(scores: np.ndarray, descending: bool, order: np.ndarray) -> None:
-    """Sort by the lowest digit first; each pass is stable, so the last one leaves the whole order."""
+    """Write the sorted positions of `scores` to `order`: one stable pass per digit, least significant digit first."""
     count = scores.size
     keys, moved_keys = np.empty(count, np.uint32), np.empty(count, np.uint32)
     index, moved_index = np.empty(count, np.uint32), np.empty(count, np.uint32)

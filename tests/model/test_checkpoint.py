@@ -30,7 +30,7 @@ def same(a: MambaMatcher, b: MambaMatcher) -> bool:
 
 
 def test_what_is_pushed_to_the_hub_loads_by_its_id(model, tmp_path, monkeypatch):
-    """With a folder in the hub's place, since there is no network in tests."""
+    """A local folder stands in for the hub, since tests have no network."""
     hub: dict[str, Path] = {}
 
     class Api:
@@ -71,7 +71,7 @@ def test_the_mean_of_models_is_taken_weight_by_weight_and_refused_between_archit
     for key, value in load_pretrained(tmp_path / "mean").state_dict().items():
         torch.testing.assert_close(value, expected[key])
     other = MambaMatcher(override(presets.tiny(), ["correlation=linear"]))
-    with pytest.raises(ConfigError, match="differ in their parts"):
+    with pytest.raises(ConfigError, match="different architectures"):
         take_mean(model, [other])
 
 

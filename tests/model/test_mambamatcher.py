@@ -119,7 +119,7 @@ def test_a_mirror_gives_the_mean_of_both_views_similarities_for_inference_only()
         mirrored = plain.correlate(plain.encode(source.flip(3)), plain.encode(target.flip(3))).flip(2, 4)
         refined = both.correlate(both.encode(source), both.encode(target))
         assert_close(refined, (seen + mirrored) / 2, rtol=1e-4, atol=1e-5)
-        # so what is found in a mirror is the mirror image of what is found
+        # the match in the mirrored images is the mirror image of the match
         swap = torch.tensor([-1.0, 1.0])
         assert_close(both(source.flip(3), target.flip(3), points * swap) * swap, both(source, target, points))
         both.train()
@@ -161,7 +161,7 @@ for name, arguments in wrong.items():
 
 
 def test_wrong_shapes_are_our_own_error_where_no_shape_checks_are_installed():
-    # in a child process, since this one runs with jaxtyping's checks, which would speak first
+    # in a child process, because here jaxtyping's checks would raise first
     done = subprocess.run([sys.executable, "-c", WRONG_SHAPES], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert [line.split(":")[0] for line in done.stdout.splitlines()] == [

@@ -34,7 +34,7 @@ def centre(i: int, n: int) -> float:
 
 
 def slow_flow(scores: np.ndarray, transfer: Transfer) -> tuple[float, float]:
-    """One source position's transferred (x, y), from the paper's two equations; `scores` is (ht, wt)."""
+    """Transfer one source position by the paper's two equations; `scores` is (ht, wt)."""
     ht, wt = scores.shape
     k, l = np.unravel_index(np.argmax(scores), scores.shape)  # noqa: E741
     lowest = scores.min() if transfer.scores == "shifted" else 0.0
@@ -105,7 +105,7 @@ def test_argmax_readout_gives_the_centre_of_the_best_position():
 
 
 def test_the_printed_form_lifts_far_negative_scores_and_the_default_does_not():
-    # a row of negative scores: the best one left, the worst one at the far right
+    # a row of negative scores: the best at the left, the worst at the far right
     row = torch.tensor([-0.2, -0.5, -0.6, -0.9]).view(1, 1, 4)
     narrow = {"sigma": 0.2, "temperature": 50.0}
     printed = matching_probability(row, (1, 4), Transfer(scores="printed", **narrow))[0, 0]

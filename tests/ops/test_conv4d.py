@@ -9,7 +9,7 @@ from mambamatcher.ops.conv4d import conv4d
 
 
 def by_conv3d(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-    """Another way to the same sum: 3D convolutions over the last three dimensions, one per tap of the first."""
+    """Compute a 4D convolution from 3D convolutions over the last three dimensions, one per tap of the first."""
     reach = weight.shape[2] // 2
     out = torch.zeros(x.shape[0], weight.shape[0], *x.shape[2:], dtype=x.dtype)
     for row in range(x.shape[2]):

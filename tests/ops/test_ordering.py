@@ -20,7 +20,7 @@ def test_order_is_that_of_torchs_stable_sort(scores, descending):
 
 
 def test_every_nan_comes_first_and_keeps_its_place_among_nans():
-    negative_nan = torch.tensor(-4194304, dtype=torch.int32).view(torch.float32)  # every sign and payload is a NaN
+    negative_nan = torch.tensor(-4194304, dtype=torch.int32).view(torch.float32)  # a NaN may have any sign and payload
     scores = torch.stack([torch.tensor(2.0), negative_nan, torch.tensor(torch.inf), torch.tensor(torch.nan)])
     assert stable_argsort(scores).tolist() == [1, 3, 2, 0]
 

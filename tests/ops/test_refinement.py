@@ -9,7 +9,7 @@ from torch import nn
 from mambamatcher.errors import InputError
 from mambamatcher.model.layers.mamba import Mamba, MambaSettings
 from mambamatcher.ops.ordering import stable_argsort
-from mambamatcher.ops.refinement import PIECE, BlockWeights, Head, refine
+from mambamatcher.ops.refinement import CHUNK, BlockWeights, Head, refine
 
 THREADS = """
 import hashlib, sys; sys.path.insert(0, ".")
@@ -19,7 +19,7 @@ print(hashlib.sha256(Stage(16, PAPER).fused(9000).numpy().tobytes()).hexdigest()
 
 
 class Stage(nn.Module):
-    """What the fused refinement replaces: sort, norm, block, residual, projection, put back."""
+    """The layers that the fused refinement replaces: sort, norm, block, residual, projection, undo the sorting."""
 
     def __init__(self, levels: int, settings: MambaSettings, norm: bool = False, residual: bool = True) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class Stage(nn.Module):
         self.norm = nn.LayerNorm(levels) if norm else nn.Identity()
         self.project = nn.Linear(levels, 1)
         self.residual = residual
-        for parameter in self.parameters():  # nothing may stay at its special initial value
+        for parameter in self.parameters():  # replace special initial values such as zeros
             nn.init.normal_(parameter, std=0.3)
 
     def tokens(self, positions: int, batch: int = 1) -> torch.Tensor:
@@ -63,7 +63,7 @@ def assert_same_as_module(stage: Stage, sequence: torch.Tensor) -> None:
 PAPER = MambaSettings(expand=3)
 
 
-@pytest.mark.parametrize("positions", [1, 2, 63, 64, 65, 1000, PIECE, PIECE + 1, 2 * PIECE + 77])
+@pytest.mark.parametrize("positions", [1, 2, 63, 64, 65, 1000, CHUNK, CHUNK + 1, 2 * CHUNK + 77])
 def test_refinement_equals_the_module_at_any_length(positions):
     stage = Stage(16, PAPER)
     assert_same_as_module(stage, stage.tokens(positions))

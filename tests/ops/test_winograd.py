@@ -15,7 +15,7 @@ def layers(channels: int, hidden: int) -> tuple[torch.Tensor, ...]:
 
 
 def direct(maps, widen, bias, narrow, last_bias, activate):
-    """The same in float64 with torch's own convolution."""
+    """Compute both convolutions in float64 with torch's convolution."""
     maps, widen, bias, narrow, last_bias = (each.double() for each in (maps, widen, bias, narrow, last_bias))
     out = F.conv2d(F.relu(F.conv2d(maps, widen, bias, padding=1)), narrow, last_bias, padding=1)
     return F.relu(out) if activate else out

@@ -1,4 +1,4 @@
-"""Visual feature extractors: any choice of layers (and facets) as a stack of levels."""
+"""Feature extractors: a stack of levels from any choice of layers and, for transformers, facets."""
 
 from mambamatcher.model.backbones.efficientnet_lite import EfficientNetLiteConfig
 from mambamatcher.model.backbones.facets import BACKBONES, Backbone, BackboneConfig

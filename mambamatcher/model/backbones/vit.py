@@ -1,4 +1,4 @@
-"""DINOv2 and DINOv3 through transformers, with any choice of facets and layers in one forward pass."""
+"""DINOv2 and DINOv3 from transformers, with any choice of facets and layers in one forward pass."""
 
 import re
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ PROJECTION_OF = {"query": "q_proj", "key": "k_proj", "value": "v_proj"}
 
 @dataclass(frozen=True)
 class Architecture:
-    """One published size of one family; `model` and `config` are names of transformers' classes."""
+    """One model size of one family; `model` and `config` are class names in transformers."""
 
     model: str
     config: str
@@ -59,8 +59,8 @@ def _dinov3(width: int, depth: int, heads: int, hub_id: str) -> Architecture:
 
 
 ARCHITECTURES = {
-    # Ours, for tests; nobody publishes weights for it. The usual spread of random weights, 0.02, is for wide networks:
-    # at 48 channels every block would begin as adding next to nothing, and learn slowly.
+    # For tests only; there are no published weights. The usual standard deviation of random weights, 0.02, suits wide
+    # networks: with 48 channels every block would start close to the identity and learn slowly.
     "dinov2-tiny": _dinov2(48, 4, 3, initializer_range=48**-0.5),
     "dinov2-small": _dinov2(384, 12, 6, "facebook/dinov2-small"),
     "dinov2-base": _dinov2(768, 12, 12, "facebook/dinov2-base"),
@@ -77,7 +77,12 @@ ARCHITECTURES = {
 @BACKBONES.register("vit")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VitConfig(BackboneConfig):
-    """A vision transformer; levels go layer by layer (or facet by facet), facets in the order given."""
+    """A vision transformer.
+
+    Attributes:
+        facets: Facets of each layer that become levels: "token", "query", "key" or "value".
+        level_order: "by_layer" lists all facets of the first layer first, "by_facet" all layers of the first facet.
+    """
 
     name: str = "dinov2-base"
     layers: tuple[int, ...] = tuple(range(4, 12))
@@ -102,11 +107,11 @@ class VitConfig(BackboneConfig):
         return [(layer, facet) for facet in self.facets for layer in self.layers]
 
     def build(self) -> "Vit":
-        """Make the transformer and load its weights."""
+        """Build the transformer and load its weights."""
         return Vit(self)
 
 
-# What the hooks of the running forward pass have seen: a context variable, so that threads do not mix
+# Outputs recorded by the hooks of the current forward pass. A context variable keeps threads apart.
 _SEEN: ContextVar[dict[tuple[int, str], Tensor] | None] = ContextVar("seen", default=None)
 
 
@@ -116,15 +121,15 @@ def _record(tap: tuple[int, str], module: nn.Module, inputs: Any, output: Tensor
 
 
 class Vit(Backbone):
-    """A transformers ViT whose blocks and projections report what they compute.
+    """A ViT from transformers with forward hooks on its blocks and projections.
 
-    token is a block's output (the residual stream, no final norm); query, key and value are the outputs of that
-    block's projections with all heads side by side. Class and register tokens are dropped.
+    "token" is the output of a block (the residual stream, without the final norm). "query", "key" and "value" are the
+    outputs of the block's projections, with all heads concatenated. Class and register tokens are dropped.
     """
 
     def __init__(self, config: VitConfig) -> None:
         super().__init__(config, IMAGENET_MEAN, IMAGENET_STD)
-        import transformers  # takes seconds, and other backbones do without
+        import transformers  # takes seconds, and not all backbones need it
 
         architecture = ARCHITECTURES[config.name]
         self.network = load_transformers(
@@ -143,7 +148,7 @@ class Vit(Backbone):
             self._tapped(layer, facet).register_forward_hook(partial(_record, (layer, facet)))
 
     def blocks(self) -> list[nn.Module]:
-        """Return the transformer's blocks."""
+        """Return the blocks of the transformer."""
         encoder = self.network.model if hasattr(self.network, "model") else self.network.encoder
         return list(encoder.layer)
 
@@ -156,7 +161,7 @@ class Vit(Backbone):
         return block if facet == "token" else getattr(block.attention, PROJECTION_OF[facet])
 
     def levels(self, images: Images) -> list[Float[Tensor, "batch _ _ _"]]:
-        """Run the transformer once and return the tapped facets as maps."""
+        """Run the transformer once and return the recorded facets as feature maps."""
         h = images.shape[-2] // self.stride
         seen: dict[tuple[int, str], Tensor] = {}
         reset = _SEEN.set(seen)
@@ -167,7 +172,7 @@ class Vit(Backbone):
         return [rearrange(seen[tap][:, self.prefix :], "b (h w) c -> b c h w", h=h) for tap in self.taps]
 
 
-# Official DINOv2 checkpoints name things differently from transformers, and keep query, key and value in one matrix.
+# Official DINOv2 checkpoints use other names than transformers and store query, key and value in one matrix.
 OFFICIAL_NAMES = (
     (r"^cls_token$", "embeddings.cls_token"),
     (r"^mask_token$", "embeddings.mask_token"),
@@ -182,7 +187,7 @@ OFFICIAL_NAMES = (
 
 
 def from_official(state: StateDict) -> StateDict:
-    """Rename an official DINOv2 checkpoint to transformers' keys; anything else is returned as it is."""
+    """Rename the keys of an official DINOv2 checkpoint to those of transformers; others are returned as is."""
     if "patch_embed.proj.weight" not in state:
         return state
     renamed: StateDict = {}

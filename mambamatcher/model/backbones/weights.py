@@ -1,4 +1,4 @@
-"""Finding and reading pretrained weights. Nothing here ever unpickles code."""
+"""Find, download and read pretrained weights. No code is ever unpickled."""
 
 import pickle
 import re
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from mambamatcher.errors import WeightsError
 from mambamatcher.model.backbones.focus import FOCUS, focus_file, read_focus
 
-# what safetensors and torch's reader of pickled tensors raise on broken files
+# exceptions that safetensors and torch.load raise for broken files
 _UNREADABLE = (
     OSError,
     SafetensorError,
@@ -37,24 +37,33 @@ StateDict = dict[str, Tensor]
 
 
 def read_state_dict(path: Path) -> StateDict:
-    """Read a `.safetensors` file, the ONNX graph of `vit-s-focus`, or a `.pth`/`.pt`/`.bin` file of plain tensors."""
+    """Read weights from a file.
+
+    Args:
+        path: A `.safetensors` file, the ONNX graph of `vit-s-focus`, or a `.pth`, `.pt` or `.bin` file of tensors.
+
+    Raises:
+        WeightsError: The file cannot be read or holds something else.
+    """
     if path.suffix == ".onnx":
         return read_focus(path)
     with reading(path):
         if path.suffix == ".safetensors":
             return dict(load_file(path))
         state = torch.load(path, map_location="cpu", weights_only=True)
-    for wrapper in ("model", "teacher", "state_dict"):  # how published checkpoints are commonly wrapped
+    for wrapper in ("model", "teacher", "state_dict"):  # keys under which published checkpoints nest their weights
         if isinstance(state, dict) and isinstance(state.get(wrapper), dict):
             state = state[wrapper]
     if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
-        raise WeightsError(f"{path} holds {type(state).__name__}, not a dictionary of tensors")
+        raise WeightsError(
+            f"{path} holds {type(state).__name__}, not a dictionary of tensors; give a file with a state dict"
+        )
     return state
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn whatever a broken or malicious file raises into a `WeightsError` that names it."""
+    """Turn any exception caused by a broken or malicious file into a `WeightsError` that names the file."""
     try:
         yield
     except _UNREADABLE as error:
@@ -63,7 +72,7 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def rename(key: str, names: Iterable[tuple[str, str]]) -> str:
-    """Apply the first pattern that fits to a key; a key that none fits stays as it is."""
+    """Apply the first pattern that matches a key; a key without a match is returned as is."""
     for pattern, replacement in names:
         key, found = re.subn(pattern, replacement, key)
         if found:
@@ -72,13 +81,22 @@ def rename(key: str, names: Iterable[tuple[str, str]]) -> str:
 
 
 def load_exactly(module: nn.Module, state: StateDict, origin: str) -> None:
-    """Load weights that must fit key by key and shape by shape."""
+    """Load weights whose keys and shapes must match the module exactly; `origin` names them in errors."""
     check_fit(module, state, origin)
     module.load_state_dict(state)
 
 
 def check_fit(module: nn.Module, state: StateDict, origin: str) -> None:
-    """Refuse weights that do not fit key by key and shape by shape."""
+    """Check that the keys and shapes of weights match a module exactly.
+
+    Args:
+        module: Module to load the weights into.
+        state: Weights.
+        origin: Where the weights come from, for error messages.
+
+    Raises:
+        WeightsError: A key is missing or unknown, or a shape differs.
+    """
     expected = module.state_dict()
     missing, extra = sorted(expected.keys() - state.keys()), sorted(state.keys() - expected.keys())
     if missing or extra:
@@ -97,9 +115,17 @@ def check_fit(module: nn.Module, state: StateDict, origin: str) -> None:
 def load_transformers(
     model_class: Any, config: Any, weights: str, hub_id: str, translate: Callable[[StateDict], StateDict]
 ) -> Any:
-    """Make a transformers model with the weights a user named.
+    """Build a transformers model with the requested weights.
 
-    `translate` turns an official checkpoint's keys into those of transformers' and leaves others as they are.
+    Args:
+        model_class: Class of the model.
+        config: Its transformers configuration.
+        weights: "pretrained", "random", "vit-s-focus", a hub id, a folder or a file.
+        hub_id: Hub id of the "pretrained" weights.
+        translate: Converts the keys of an official checkpoint to those of transformers; returns others as is.
+
+    Raises:
+        WeightsError: The weights cannot be found or read, or do not match the model.
     """
     if weights == "random":
         return model_class(config)
@@ -116,7 +142,15 @@ def load_transformers(
 
 
 def download(hub_id: str, then: str = "pass backbone.weights=FOLDER") -> Path:
-    """Return the folder of a hub model, from the cache if the hub cannot be reached; `then` ends the advice if not."""
+    """Return the local folder of a hub model; offline, it must be in the cache.
+
+    Args:
+        hub_id: Hub id `owner/name`.
+        then: End of the error message: what to do with a folder that was downloaded by hand.
+
+    Raises:
+        WeightsError: The model is not in the cache and cannot be downloaded.
+    """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError
 
@@ -125,13 +159,13 @@ def download(hub_id: str, then: str = "pass backbone.weights=FOLDER") -> Path:
             return Path(snapshot_download(hub_id, allow_patterns=["config.json", "calibration.json", "*.safetensors"]))
         except (OSError, ValueError, HfHubHTTPError) as error:
             raise WeightsError(
-                f"weights of the hub model {hub_id!r} are not on this machine and could not be downloaded; where there "
-                f"is a network, download its config.json and model.safetensors into one folder, then {then}"
+                f"the weights of the hub model {hub_id!r} are not on this machine and could not be downloaded; "
+                f"download its config.json and model.safetensors to a folder elsewhere, copy it here, then {then}"
             ) from error
 
 
 def _from_pretrained(model_class: Any, source: str | Path | None, origin: str, **kwargs: Any) -> Any:
-    """Call transformers' loader and refuse anything that does not fit completely."""
+    """Call `from_pretrained` and raise an error if any weight is missing or has another shape."""
     with _quiet():
         try:
             model, info = model_class.from_pretrained(
@@ -144,13 +178,13 @@ def _from_pretrained(model_class: Any, source: str | Path | None, origin: str, *
         f"{key!r} is {tuple(given)}, expected {tuple(wanted)}" for key, given, wanted in sorted(info["mismatched_keys"])
     ]
     if problems:
-        raise WeightsError(f"{origin} was made for another model: {problems[0]} ({len(problems)} do not fit)")
+        raise WeightsError(f"{origin} was made for another model: {problems[0]} ({len(problems)} do not match)")
     return model
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep transformers' progress bars and load reports off the terminal, without changing the caller's settings."""
+    """Silence the progress bars and reports of transformers, and restore the caller's settings afterwards."""
     from transformers.utils import logging
 
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()

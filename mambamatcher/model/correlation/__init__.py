@@ -1,4 +1,4 @@
-"""Correlation maps and their aggregation: each row of the paper's correlation table, chosen by configuration."""
+"""Correlation maps and their aggregators. Each row of the paper's correlation table is one configuration."""
 
 from mambamatcher.model.correlation.base import CORRELATION_AGGREGATIONS, CorrelationAggregator, CorrelationConfig
 from mambamatcher.model.correlation.compute import EPSILON, blended_correlation, correlation_map

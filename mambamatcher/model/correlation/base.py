@@ -1,4 +1,4 @@
-"""What a correlation aggregator is: a multi-level correlation map in, one refined map out."""
+"""The interface of correlation aggregators: a multi-level correlation map in, one refined map out."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar
@@ -12,43 +12,43 @@ CorrelationMap = Float[Tensor, "batch level hs ws ht wt"]
 Refined = Float[Tensor, "batch hs ws ht wt"]
 
 FLOAT_BYTES = 4
-COPIES = 16  # of the correlation map, in an aggregator that stores what lies between its steps; measured
+COPIES = 16  # correlation maps that an aggregator holds in intermediate results; measured
 
 
 class CorrelationAggregator(nn.Module, ABC):
-    """Refines a correlation map.
+    """Base class: refines a correlation map.
 
     Attributes:
-        linear: Whether a refined score is a linear function of that position's own scores. Scores of some source
-            positions can then be blended before refinement, which spares nearly the whole correlation map.
+        linear: Whether a refined score is a linear function of the scores of the same position. If so, source
+            positions can be blended before refinement, and most of the correlation map need not be computed.
     """
 
     linear: ClassVar[bool] = False
 
     @abstractmethod
     def forward(self, correlation: CorrelationMap) -> Refined:
-        """Refine a correlation map."""
+        """Refine a correlation map: combine its levels into one score per pair of positions."""
 
     def bytes_per_score(self, levels: int) -> int:
-        """Estimate the memory that refinement takes per position of the correlation map, beyond the map."""
+        """Estimate the memory in bytes that refinement needs per score of the refined map, besides the input map."""
         return COPIES * levels * FLOAT_BYTES
 
 
 class CorrelationConfig(ABC):
-    """A choice of correlation aggregation."""
+    """Base class of the configurations of correlation aggregators."""
 
     __slots__ = ()
 
     @abstractmethod
     def build(self, levels: int) -> CorrelationAggregator:
-        """Make the module."""
+        """Build the aggregator for a correlation map with this many levels."""
 
 
 CORRELATION_AGGREGATIONS: Registry[type[CorrelationConfig]] = Registry("correlation aggregation")
 
 
 def mean_of_levels(levels: int) -> nn.Linear:
-    """Return a projection of all levels onto one, initialised as their mean: an untrained model then still matches."""
+    """Return a projection of all levels to one score. It starts as their mean, so an untrained model can match."""
     project = nn.Linear(levels, 1)
     nn.init.constant_(project.weight, 1.0 / levels)
     nn.init.zeros_(project.bias)

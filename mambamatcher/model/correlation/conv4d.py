@@ -1,4 +1,4 @@
-"""4D convolution over the correlation map, and NCNet's neighbourhood consensus made of it."""
+"""4D convolutions over the correlation map, and NCNet's neighbourhood consensus."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -21,7 +21,7 @@ from mambamatcher.ops.conv4d import conv4d
 
 
 class Conv4d(nn.Module):
-    """A dense 4D convolution."""
+    """A dense 4D convolution that keeps the size of the map."""
 
     def __init__(self, before: int, after: int, kernel_size: int) -> None:
         super().__init__()
@@ -30,12 +30,15 @@ class Conv4d(nn.Module):
         nn.init.kaiming_uniform_(self.weight, a=5**0.5)
 
     def forward(self, x: Float[Tensor, "batch before hs ws ht wt"]) -> Float[Tensor, "batch after hs ws ht wt"]:
-        """Convolve all four dimensions."""
+        """Convolve over the two source and the two target dimensions."""
         return conv4d(x, self.weight, self.bias)
 
 
 def mutual_filter(x: Float[Tensor, "batch channel hs ws ht wt"]) -> Float[Tensor, "batch channel hs ws ht wt"]:
-    """Weaken every score that is not the best of its source and of its target position (NCNet's soft mutual check)."""
+    """Apply NCNet's soft mutual nearest-neighbour filter.
+
+    Each score is multiplied by its ratio to the best score of its source position and of its target position.
+    """
     best_of_source = x.amax(dim=(4, 5), keepdim=True).clamp_min(1e-6)
     best_of_target = x.amax(dim=(2, 3), keepdim=True).clamp_min(1e-6)
     return x * (x / best_of_source) * (x / best_of_target)
@@ -44,8 +47,8 @@ def mutual_filter(x: Float[Tensor, "batch channel hs ws ht wt"]) -> Float[Tensor
 class Conv4dAggregator(CorrelationAggregator):
     """A stack of 4D convolutions from all levels to one map.
 
-    With `consensus`, as NCNet: filtered by mutual agreement before and after, and treating both images alike by
-    also convolving the map with source and target exchanged.
+    With `consensus` it follows NCNet: the mutual filter is applied before and after, and the convolutions also run on
+    the map with source and target exchanged, so that the result does not depend on which image is the source.
     """
 
     def __init__(self, levels: int, config: "Conv4dAggregation") -> None:
@@ -72,7 +75,13 @@ class Conv4dAggregator(CorrelationAggregator):
 @CORRELATION_AGGREGATIONS.register("conv4d")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Conv4dAggregation(CorrelationConfig):
-    """Rows "4D Conv" of the paper's correlation table; with hidden layers and consensus, NCNet."""
+    """Rows "4D Conv" of the paper's correlation table; NCNet, if `hidden` and `consensus` are set.
+
+    Attributes:
+        kernel_size: Odd side length of the kernel in all four dimensions.
+        hidden: Channels of the hidden layers; empty for a single convolution.
+        consensus: Whether to apply the mutual filter and to treat both images symmetrically.
+    """
 
     kernel_size: int = 3
     hidden: tuple[int, ...] = ()
@@ -83,5 +92,5 @@ class Conv4dAggregation(CorrelationConfig):
             raise ConfigError(f"correlation.kernel_size must be odd, got {self.kernel_size}")
 
     def build(self, levels: int) -> Conv4dAggregator:
-        """Make the module."""
+        """Build the aggregator."""
         return Conv4dAggregator(levels, self)

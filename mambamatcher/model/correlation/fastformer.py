@@ -1,4 +1,4 @@
-"""FastFormer over all positions of the correlation map, as TransforMatcher does."""
+"""FastFormer over all positions of the correlation map, as in TransforMatcher."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ from mambamatcher.model.layers.fastformer import FastFormerLayer
 
 
 class FastFormerAggregator(CorrelationAggregator):
-    """Additive-attention layers on the correlation sequence, then a projection onto one score."""
+    """Additive-attention layers over the correlation sequence, then a projection to one score per position."""
 
     def __init__(self, levels: int, config: "FastFormerAggregation") -> None:
         super().__init__()
@@ -35,12 +35,12 @@ class FastFormerAggregator(CorrelationAggregator):
 @CORRELATION_AGGREGATIONS.register("fastformer")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FastFormerAggregation(CorrelationConfig):
-    """Six layers of four 8-wide heads: 26,081 parameters at 16 levels, the paper's "26.0K"."""
+    """By default six layers of four heads of width 8: 26,081 parameters at 16 levels, the paper's "26.0K"."""
 
     depth: int = 6
     heads: int = 4
     head_width: int = 8
 
     def build(self, levels: int) -> FastFormerAggregator:
-        """Make the module."""
+        """Build the aggregator."""
         return FastFormerAggregator(levels, self)

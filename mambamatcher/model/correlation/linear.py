@@ -1,4 +1,4 @@
-"""Aggregators that look at one position at a time: the mean of the levels, and a learnt sum of them."""
+"""Aggregators that treat every position independently: the mean of the levels, and a learnt weighted sum."""
 
 from dataclasses import dataclass
 
@@ -14,8 +14,8 @@ from mambamatcher.model.correlation.base import (
 )
 
 
-class Mean(CorrelationAggregator):
-    """Average the levels; there is nothing to learn."""
+class MeanAggregator(CorrelationAggregator):
+    """Average the levels; no parameters."""
 
     linear = True
 
@@ -29,13 +29,13 @@ class Mean(CorrelationAggregator):
 class MeanAggregation(CorrelationConfig):
     """The nearest-neighbour baseline."""
 
-    def build(self, levels: int) -> Mean:
-        """Make the module."""
-        return Mean()
+    def build(self, levels: int) -> MeanAggregator:
+        """Build the aggregator."""
+        return MeanAggregator()
 
 
-class Linear(CorrelationAggregator):
-    """Project the levels of each position onto one."""
+class LinearAggregator(CorrelationAggregator):
+    """Project the levels of each position to one score."""
 
     linear = True
 
@@ -45,7 +45,7 @@ class Linear(CorrelationAggregator):
 
     def forward(self, correlation: CorrelationMap) -> Refined:
         """Refine a correlation map."""
-        # a product that reads the levels in place: moving them next to each other would cost more than the sum
+        # nn.Linear would need the levels last, and that transpose costs more than the sum itself
         summed = self.project.weight @ rearrange(correlation, "b level hs ws ht wt -> b level (hs ws ht wt)")
         return (summed.squeeze(1) + self.project.bias).unflatten(1, correlation.shape[2:])
 
@@ -53,8 +53,8 @@ class Linear(CorrelationAggregator):
 @CORRELATION_AGGREGATIONS.register("linear")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LinearAggregation(CorrelationConfig):
-    """The linear projection of the paper's facet, layer and feature tables."""
+    """The linear projection used in the paper's facet, layer and feature tables."""
 
-    def build(self, levels: int) -> Linear:
-        """Make the module."""
-        return Linear(levels)
+    def build(self, levels: int) -> LinearAggregator:
+        """Build the aggregator."""
+        return LinearAggregator(levels)

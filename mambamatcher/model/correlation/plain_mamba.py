@@ -1,4 +1,4 @@
-"""PlainMamba's direction-aware snake scan, carried from two dimensions to the four of a correlation map."""
+"""PlainMamba's direction-aware snake scan, extended from two dimensions to the four of a correlation map."""
 
 from dataclasses import dataclass, field
 
@@ -13,12 +13,12 @@ from mambamatcher.model.correlation.base import (
     mean_of_levels,
 )
 from mambamatcher.model.correlation.similarity_scan import PAPER_BLOCK
+from mambamatcher.model.layers.grid_scans import SnakeScan
 from mambamatcher.model.layers.mamba import MambaSettings
-from mambamatcher.model.layers.selective import SnakeScan
 
 
 class PlainMamba4dAggregator(CorrelationAggregator):
-    """Eight snakes (both senses of four axes) through one shared block."""
+    """Scan along eight snakes (two directions of four axes) with one shared block."""
 
     def __init__(self, levels: int, settings: MambaSettings) -> None:
         super().__init__()
@@ -40,5 +40,5 @@ class PlainMamba4dAggregation(CorrelationConfig):
     mamba: MambaSettings = field(default=PAPER_BLOCK)
 
     def build(self, levels: int) -> PlainMamba4dAggregator:
-        """Make the module."""
+        """Build the aggregator."""
         return PlainMamba4dAggregator(levels, self.mamba)

@@ -1,5 +1,6 @@
-"""The similarity-aware selective scan: a Mamba block over all scores, strongest first (Sec. 4.2)."""
+"""The similarity-aware selective scan: a Mamba block over all scores, highest first (Sec. 4.2)."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from einops import rearrange
@@ -9,24 +10,49 @@ from torch import Tensor, nn
 from mambamatcher.errors import ConfigError
 from mambamatcher.model.correlation.base import (
     CORRELATION_AGGREGATIONS,
+    FLOAT_BYTES,
     CorrelationAggregator,
     CorrelationConfig,
     CorrelationMap,
     Refined,
     mean_of_levels,
 )
-from mambamatcher.model.correlation.sort_keys import SORT_KEYS
-from mambamatcher.model.layers.inference import may_use_cpu_kernels
+from mambamatcher.model.layers.execution import may_use_cpu_kernels
+from mambamatcher.model.layers.grid_scans import OrderedScan
 from mambamatcher.model.layers.mamba import MambaSettings
 from mambamatcher.model.layers.positional import POSITIONAL_ENCODINGS
 from mambamatcher.model.layers.scan_orders import SCAN_ORDERS
-from mambamatcher.model.layers.selective import OrderedScan
+from mambamatcher.registry import Registry
+
+Sequence = Float[Tensor, "batch position level"]
+Similarity = Float[Tensor, "batch position"]
 
 PAPER_BLOCK = MambaSettings(state=16, conv=4, expand=3)
 
+# The similarity by which the correlation sequence is sorted (App. "layers used for sorting")
+SORT_KEYS: Registry[Callable[[Sequence], Similarity]] = Registry("sort key")
+
+
+@SORT_KEYS.register("last")
+def last(sequence: Sequence) -> Similarity:
+    """Use the last level: the token facet of the deepest layer."""
+    return sequence[..., -1]
+
+
+@SORT_KEYS.register("penultimate")
+def penultimate(sequence: Sequence) -> Similarity:
+    """Use the level before the last, or the only level."""
+    return sequence[..., max(sequence.shape[-1] - 2, 0)]
+
+
+@SORT_KEYS.register("mean")
+def mean(sequence: Sequence) -> Similarity:
+    """Use the mean over all levels."""
+    return sequence.mean(dim=-1)
+
 
 class SimilarityScan(CorrelationAggregator):
-    """Sort the correlation sequence, scan it, put it back in place, project it onto one score."""
+    """Sort the correlation sequence, scan it, undo the sorting, and project each position to one score."""
 
     def __init__(self, levels: int, config: "SimilarityScanAggregation") -> None:
         super().__init__()
@@ -45,12 +71,12 @@ class SimilarityScan(CorrelationAggregator):
 
     @property
     def can_be_fused(self) -> bool:
-        """Whether there is just one scan, so that one kernel can do it all."""
+        """Whether the whole refinement fits the fused CPU kernel, which supports a single scan."""
         return len(self.scans) == len(self.orders) == 1
 
     def bytes_per_score(self, levels: int) -> int:
-        """Estimate memory per score; fused, it is a position's order, what sorting takes besides, and its score."""
-        return 8 + 16 + 4 if self.can_be_fused else super().bytes_per_score(levels)
+        """Estimate memory per score. The fused kernel needs the order, scratch space for sorting, and the score."""
+        return 8 + 16 + FLOAT_BYTES if self.can_be_fused else super().bytes_per_score(levels)
 
     def forward(self, correlation: CorrelationMap) -> Refined:
         """Refine a correlation map."""
@@ -66,11 +92,9 @@ class SimilarityScan(CorrelationAggregator):
             sequence = sequence + scanned if self.residual else scanned
         return self.project(sequence).squeeze(-1).unflatten(1, shape)
 
-    def _fused(
-        self, sequence: Float[Tensor, "batch position level"], order: Int[Tensor, "batch position"]
-    ) -> Float[Tensor, "batch position"]:
-        """Do what `forward` does with one scan, without storing anything between its steps."""
-        from mambamatcher.ops.refinement import BlockWeights, Head, refine  # Numba: 0.3 s only a fused scan waits for
+    def _fused(self, sequence: Sequence, order: Int[Tensor, "batch position"]) -> Float[Tensor, "batch position"]:
+        """Run the single scan in the fused CPU kernel, which stores no intermediate results."""
+        from mambamatcher.ops.refinement import BlockWeights, Head, refine  # importing Numba takes 0.3 s
 
         norm = self.norms[0]
         affine = (norm.weight, norm.bias) if isinstance(norm, nn.LayerNorm) else (None, None)
@@ -84,8 +108,16 @@ class SimilarityScan(CorrelationAggregator):
 class SimilarityScanAggregation(CorrelationConfig):
     """All rows "Mamba4D" of the paper's correlation table; the defaults are the paper's model.
 
-    Several `orders` get a block each and are summed: ("raster", "reverse_raster") is the bidirectional row.
-    With `identity_start` an untrained scan adds nothing, so it can be put into a model that was trained without it.
+    Attributes:
+        orders: Scan orders. Each has its own block and their outputs are summed; ("raster", "reverse_raster") is the
+            bidirectional row.
+        sort_key: Similarity that the similarity-aware orders sort by.
+        positional: Positional encoding added before the scan.
+        depth: Number of scan layers.
+        norm: Whether each layer starts with a LayerNorm.
+        residual: Whether each layer adds its input to its output.
+        identity_start: Initialise the scan to add zero, so that it can be added to a model trained without it.
+        mamba: Sizes of the Mamba block.
     """
 
     orders: tuple[str, ...] = ("descending",)
@@ -101,7 +133,7 @@ class SimilarityScanAggregation(CorrelationConfig):
         if not self.orders or self.depth < 1:
             raise ConfigError("correlation.orders needs at least one order and correlation.depth at least 1")
         if self.identity_start and not self.residual:
-            raise ConfigError("without a residual, a scan that adds nothing leaves nothing; set identity_start=false")
+            raise ConfigError("correlation.identity_start needs a residual; set identity_start=false or residual=true")
         for registry, names in (
             (SCAN_ORDERS, self.orders),
             (SORT_KEYS, [self.sort_key]),
@@ -111,5 +143,5 @@ class SimilarityScanAggregation(CorrelationConfig):
                 registry[name]
 
     def build(self, levels: int) -> SimilarityScan:
-        """Make the module."""
+        """Build the aggregator."""
         return SimilarityScan(levels, self)

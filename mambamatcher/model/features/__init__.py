@@ -1,4 +1,4 @@
-"""Feature aggregation: each row of the paper's feature table, chosen by configuration."""
+"""Feature aggregators. Each row of the paper's feature table is one configuration."""
 
 from mambamatcher.model.features.attention import AttentionAggregation
 from mambamatcher.model.features.base import (
@@ -6,11 +6,11 @@ from mambamatcher.model.features.base import (
     Aggregated,
     FeatureAggregator,
     FeatureConfig,
+    NoAggregation,
 )
 from mambamatcher.model.features.conv import ConvAggregation
 from mambamatcher.model.features.fused import FusedAggregation
 from mambamatcher.model.features.mamba2d import Mamba2dAggregation, PlainMamba2dAggregation
-from mambamatcher.model.features.none import NoAggregation
 
 __all__ = [
     "FEATURE_AGGREGATIONS",

@@ -1,4 +1,4 @@
-"""Self-attention within each image, and optionally cross-attention to the other one."""
+"""Self-attention within each image, optionally followed by cross-attention to the other image."""
 
 from dataclasses import dataclass
 
@@ -23,12 +23,12 @@ Tokens = Float[Tensor, "batch_level position channel"]
 
 
 def to_tokens(features: Features) -> Tokens:
-    """Lay each level out as a set of its positions; levels do not see each other."""
+    """Turn each level into a sequence of its positions; attention does not mix levels."""
     return rearrange(features, "b level c h w -> (b level) (h w) c")
 
 
 def to_maps(tokens: Tokens, like: Features) -> Features:
-    """Undo `to_tokens`."""
+    """Undo `to_tokens`; `like` has the shape of the result."""
     _, level, _, h, _ = like.shape
     return rearrange(tokens, "(b level) (h w) c -> b level c h w", level=level, h=h)
 
@@ -47,7 +47,7 @@ class SelfAttentionAggregator(PerImageAggregator):
 
 
 class CrossAttentionAggregator(PairwiseAggregator):
-    """Self-attention, then a block in which each image gathers from the same level of the other."""
+    """Self-attention, then cross-attention to the same level of the other image."""
 
     def __init__(self, channels: int, heads: int) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class CrossAttentionAggregator(PairwiseAggregator):
         self.across = AttentionBlock(channels, heads)
 
     def per_pair(self, source: SourceFeatures, target: TargetFeatures) -> tuple[SourceFeatures, TargetFeatures]:
-        """Refine both images with the other one in view."""
+        """Apply self-attention and then cross-attention in both directions."""
         s, t = to_tokens(source), to_tokens(target)
         s, t = self.within(s, s), self.within(t, t)
         return to_maps(self.across(s, t), source), to_maps(self.across(t, s), target)
@@ -64,13 +64,17 @@ class CrossAttentionAggregator(PairwiseAggregator):
 @FEATURE_AGGREGATIONS.register("attention")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AttentionAggregation(FeatureConfig):
-    """Rows "Self-attn" and "+ Cross-attn." of the paper's feature table; a head is up to 64 channels wide."""
+    """Rows "Self-attn" and "+ Cross-attn." of the paper's feature table; there is one head per 64 channels.
+
+    Attributes:
+        cross: Whether to add cross-attention.
+    """
 
     cross: bool = False
 
     def build(self, channels: int, levels: int = 1) -> FeatureAggregator:
-        """Make the module."""
+        """Build the aggregator."""
         heads = max(1, channels // 64)
         if channels % heads:
-            raise ConfigError(f"attention needs channels that divide into {heads} heads, got {channels}")
+            raise ConfigError(f"attention with {heads} heads needs a multiple of {heads} channels, got {channels}")
         return (CrossAttentionAggregator if self.cross else SelfAttentionAggregator)(channels, heads)

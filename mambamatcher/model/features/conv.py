@@ -10,27 +10,27 @@ from torch import Tensor, nn
 
 from mambamatcher.errors import ConfigError
 from mambamatcher.model.features.base import FEATURE_AGGREGATIONS, FeatureConfig, Features, PerImageAggregator
-from mambamatcher.model.layers.inference import may_use_cpu_kernels
-from mambamatcher.ops.winograd import Maps, Slice, Weights, best_tile, convolve_twice, fits, working_bytes
+from mambamatcher.model.layers.execution import may_use_cpu_kernels
+from mambamatcher.ops.winograd import HiddenSlice, Maps, Weights, best_tile, convolve_twice, fits, working_bytes
 
-LEAST_CHANNELS = 64  # below, transforming tiles costs more than the multiplications it saves
+LEAST_CHANNELS = 64  # with fewer, transforming the tiles costs more time than Winograd's algorithm saves
 
 
-class Kept(NamedTuple):
-    """Transformed weights, and what they were made from."""
+class TransformedWeights(NamedTuple):
+    """Cached weights in the Winograd domain, with the parameters they were computed from."""
 
-    stamp: tuple[tuple[int, int], ...]
-    originals: tuple[Tensor, ...]  # held, so that nothing else can come to lie at their addresses
+    stamp: tuple[tuple[int, int], ...]  # address and version of every parameter
+    originals: tuple[Tensor, ...]  # references, so that no other tensor can be allocated at the same addresses
     tile: int
-    slices: list[Slice]
+    slices: list[HiddenSlice]
 
 
 class ConvAggregator(PerImageAggregator):
-    """Widen, then narrow again, each time looking at a small neighbourhood.
+    """Two convolutions: one expands the channels, one reduces them again.
 
-    For inference on the CPU 3×3 convolutions run by Winograd's algorithm. Its weights, seven times the size of the
-    module's own, are made at the first use and kept, unless `keep_transformed` is false: then they are made again,
-    a slice at a time, for each use.
+    For inference on the CPU, 3×3 convolutions use Winograd's algorithm. Its transformed weights, seven times the size
+    of the module's own, are computed on first use and kept. If `keep_transformed` is false, they are computed again
+    for every call, one slice of hidden channels at a time.
     """
 
     def __init__(self, channels: int, config: "ConvAggregation") -> None:
@@ -40,10 +40,10 @@ class ConvAggregator(PerImageAggregator):
         self.narrow = nn.Conv2d(hidden, channels, size, padding=size // 2)
         self.final_activation = config.final_activation
         self.residual = config.residual
-        if config.residual:  # begin as what is added to: an untrained model then still matches
+        if config.residual:  # start as the identity, so that an untrained model can match
             for parameter in self.narrow.parameters():
                 nn.init.zeros_(parameter)
-        self._kept: Kept | None = None
+        self._kept: TransformedWeights | None = None
 
     def per_image(self, features: Features) -> Features:
         """Convolve every level with the same weights."""
@@ -55,17 +55,17 @@ class ConvAggregator(PerImageAggregator):
 
     @property
     def pays(self) -> bool:
-        """Whether Winograd's algorithm can take these convolutions, and is quicker."""
+        """Whether Winograd's algorithm supports these convolutions and is faster than direct convolution."""
         return min(self.widen.weight.shape[:2]) >= LEAST_CHANNELS and fits(self.widen.weight)
 
     def working_bytes(self, grid: tuple[int, int], maps: int) -> int:
-        """Estimate the hidden maps, or the transformed tiles of a slice of them."""
+        """Estimate the size of the hidden maps or, with Winograd's algorithm, of the transformed tiles of one slice."""
         if self.pays:
             return working_bytes(maps, self.widen.in_channels, grid)
         return maps * self.widen.out_channels * grid[0] * grid[1] * self.widen.weight.element_size()
 
     def kept_bytes(self, grid: tuple[int, int]) -> int:
-        """Estimate the transformed weights that are not there yet."""
+        """Estimate the size of the transformed weights, or 0 if they are cached already or never kept."""
         tile = best_tile(grid)
         if not self.pays or not self.keep_transformed or (self._kept is not None and self._kept.tile == tile):
             return 0
@@ -81,33 +81,41 @@ class ConvAggregator(PerImageAggregator):
         tile = best_tile((maps.shape[2], maps.shape[3]))
         return convolve_twice(maps, self._transformed(tile), self.narrow.bias.detach(), tile, self.final_activation)
 
-    def _transformed(self, tile: int) -> Weights | list[Slice]:
-        """Return the weights for a tile size, kept ones only while the parameters are what they were."""
+    def _transformed(self, tile: int) -> Weights | list[HiddenSlice]:
+        """Return the transformed weights for a tile size, from the cache unless the parameters have changed."""
         assert self.widen.bias is not None
         originals = (self.widen.weight.detach(), self.widen.bias.detach(), self.narrow.weight.detach())
         weights = Weights(*originals, tile)
-        # a parameter made in inference mode does not count its changes
+        # A parameter created in inference mode has no version counter, so a change could not be noticed.
         if not self.keep_transformed or any(parameter.is_inference() for parameter in self.parameters()):
             self._kept = None
             return weights
         stamp = tuple((parameter.data_ptr(), parameter._version) for parameter in self.parameters())
         with _TRANSFORMING:
             if self._kept is None or (self._kept.stamp, self._kept.tile) != (stamp, tile):
-                self._kept = None  # free the old ones before making others
-                self._kept = Kept(stamp, originals, tile, list(weights))
+                self._kept = None  # free the old weights before allocating new ones
+                self._kept = TransformedWeights(stamp, originals, tile, list(weights))
             return self._kept.slices
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_kept": None}  # a copy makes its own, if it needs them
+        return {**self.__dict__, "_kept": None}  # a copy computes its own
 
 
-_TRANSFORMING = Lock()  # not one per module: a lock cannot be copied or pickled
+_TRANSFORMING = Lock()  # global, because a module with a lock could not be copied or pickled
 
 
 @FEATURE_AGGREGATIONS.register("conv")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConvAggregation(FeatureConfig):
-    """Sizes of the two convolutions; the activation after the second follows the equation, not the text."""
+    """Two convolutions shared by all levels.
+
+    Attributes:
+        kernel_size: Odd kernel size of both convolutions.
+        hidden_ratio: Hidden channels per input channel.
+        final_activation: Whether a ReLU follows the second convolution, as in the paper's equation. Its text mentions
+            only the one in between.
+        residual: Whether the input is added to the output.
+    """
 
     kernel_size: int = 3
     hidden_ratio: int = 4
@@ -121,5 +129,5 @@ class ConvAggregation(FeatureConfig):
             raise ConfigError(f"features.hidden_ratio must be at least 1, got {self.hidden_ratio}")
 
     def build(self, channels: int, levels: int = 1) -> ConvAggregator:
-        """Make the module."""
+        """Build the aggregator."""
         return ConvAggregator(channels, self)

@@ -6,16 +6,16 @@ from einops import rearrange
 
 from mambamatcher.errors import ConfigError
 from mambamatcher.model.features.base import FEATURE_AGGREGATIONS, FeatureConfig, Features, PerImageAggregator
+from mambamatcher.model.layers.grid_scans import OrderedScan, SnakeScan
 from mambamatcher.model.layers.mamba import MambaSettings
 from mambamatcher.model.layers.scan_orders import SCAN_ORDERS
-from mambamatcher.model.layers.selective import OrderedScan, SnakeScan
 from mambamatcher.registry import unknown
 
 SPATIAL_ORDERS = ("raster", "reverse_raster", "z_order", "random")
 
 
 class Mamba2dAggregator(PerImageAggregator):
-    """A Mamba layer (or one per order) shared by all levels, with a residual."""
+    """One Mamba block per scan order, shared by all levels, with a residual connection."""
 
     def __init__(self, channels: int, config: "Mamba2dAggregation") -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class Mamba2dAggregator(PerImageAggregator):
         """Scan the positions of each level in the chosen orders."""
         _, level, _, h, w = features.shape
         tokens = rearrange(features, "b level c h w -> (b level) (h w) c")
-        # these orders look only at where a position lies, so any score will do for the similarity
+        # Spatial orders ignore the values of the similarity, so any channel can be passed for it.
         scanned = self.scan(tokens, [order(tokens[..., 0], (h, w)) for order in self.orders])
         return rearrange(tokens + scanned, "(b level) (h w) c -> b level c h w", level=level, h=h)
 
@@ -34,7 +34,12 @@ class Mamba2dAggregator(PerImageAggregator):
 @FEATURE_AGGREGATIONS.register("mamba2d")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mamba2dAggregation(FeatureConfig):
-    """Rows "Mamba2D", "+ bidirectional" (two orders) and "+ Z-order" of the paper's feature table."""
+    """Rows "Mamba2D", "+ bidirectional" (two orders) and "+ Z-order" of the paper's feature table.
+
+    Attributes:
+        orders: Spatial scan orders. Each has its own block and their outputs are summed.
+        mamba: Sizes of the Mamba blocks.
+    """
 
     orders: tuple[str, ...] = ("raster",)
     mamba: MambaSettings = field(default_factory=MambaSettings)
@@ -44,15 +49,18 @@ class Mamba2dAggregation(FeatureConfig):
             if name not in SCAN_ORDERS:
                 raise unknown("scan order", name, SPATIAL_ORDERS)
             if name not in SPATIAL_ORDERS:
-                raise ConfigError(f"feature maps have no similarity to sort by; use {', '.join(SPATIAL_ORDERS)}")
+                raise ConfigError(
+                    f"scan order {name!r} sorts by similarity, but feature maps have no similarity; "
+                    f"use one of {', '.join(SPATIAL_ORDERS)}"
+                )
 
     def build(self, channels: int, levels: int = 1) -> Mamba2dAggregator:
-        """Make the module."""
+        """Build the aggregator."""
         return Mamba2dAggregator(channels, self)
 
 
 class PlainMamba2dAggregator(PerImageAggregator):
-    """PlainMamba's continuous, direction-aware snake scan, shared by all levels, with a residual."""
+    """PlainMamba's continuous, direction-aware snake scan, shared by all levels, with a residual connection."""
 
     def __init__(self, channels: int, settings: MambaSettings) -> None:
         super().__init__()
@@ -73,5 +81,5 @@ class PlainMamba2dAggregation(FeatureConfig):
     mamba: MambaSettings = field(default_factory=MambaSettings)
 
     def build(self, channels: int, levels: int = 1) -> PlainMamba2dAggregator:
-        """Make the module."""
+        """Build the aggregator."""
         return PlainMamba2dAggregator(channels, self.mamba)

@@ -1,1 +1,1 @@
-"""Building blocks that several aggregators share."""
+"""Building blocks shared by several aggregators."""

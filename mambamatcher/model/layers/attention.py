@@ -1,4 +1,4 @@
-"""A transformer block over one set of tokens, attending to itself or to another set."""
+"""A transformer block for self-attention and cross-attention."""
 
 import torch.nn.functional as F
 from einops import rearrange
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 class AttentionBlock(nn.Module):
-    """Pre-norm attention and feed-forward, each with its residual."""
+    """Pre-norm attention and feed-forward layer, each with a residual connection."""
 
     def __init__(self, width: int, heads: int, hidden_ratio: int = 4) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class AttentionBlock(nn.Module):
     def forward(
         self, tokens: Float[Tensor, "batch position width"], context: Float[Tensor, "batch other width"]
     ) -> Float[Tensor, "batch position width"]:
-        """Let every token gather from the context; self-attention has `context = tokens`."""
+        """Attend from the tokens to the context; pass the tokens as context for self-attention."""
         query = self.query(self.norm_tokens(tokens))
         key, value = self.key_value(self.norm_context(context)).chunk(2, dim=-1)
         query, key, value = (rearrange(x, "b n (head d) -> b head n d", head=self.heads) for x in (query, key, value))

@@ -1,4 +1,4 @@
-"""FastFormer: additive attention, linear in the number of tokens."""
+"""FastFormer: additive attention with a cost linear in the number of tokens."""
 
 from einops import rearrange
 from jaxtyping import Float
@@ -8,7 +8,7 @@ Heads = Float[Tensor, "batch head position width"]
 
 
 class AdditiveAttention(nn.Module):
-    """Every token meets one global query and one global key instead of every other token."""
+    """Every token interacts with one global query and one global key instead of with every other token."""
 
     def __init__(self, width: int, heads: int, head_width: int) -> None:
         super().__init__()
@@ -21,7 +21,7 @@ class AdditiveAttention(nn.Module):
         self.out = nn.Linear(heads * head_width, width)
 
     def _pool(self, weight: nn.Linear, heads: Heads) -> Float[Tensor, "batch head 1 width"]:
-        """Sum up all tokens, weighted by a learnt score."""
+        """Return the sum of all tokens, weighted by the softmax of a learnt score."""
         attention = (weight(heads) * self.scale).softmax(dim=-2)
         return (attention * heads).sum(dim=-2, keepdim=True)
 
@@ -37,7 +37,7 @@ class AdditiveAttention(nn.Module):
 
 
 class FastFormerLayer(nn.Module):
-    """Pre-norm additive attention and feed-forward, each with its residual."""
+    """Pre-norm additive attention and feed-forward layer, each with a residual connection."""
 
     def __init__(self, width: int, heads: int, head_width: int, hidden_ratio: int = 4) -> None:
         super().__init__()
@@ -50,6 +50,6 @@ class FastFormerLayer(nn.Module):
         )
 
     def forward(self, tokens: Float[Tensor, "batch position channel"]) -> Float[Tensor, "batch position channel"]:
-        """Transform the tokens."""
+        """Apply attention, then the feed-forward layer."""
         tokens = tokens + self.attention(tokens)
         return tokens + self.feed_forward(tokens)

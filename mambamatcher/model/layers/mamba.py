@@ -16,12 +16,20 @@ from mambamatcher.registry import unknown
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MambaSettings:
-    """Sizes of one block, by their names in the Mamba papers."""
+    """Sizes of a Mamba block, named after mamba_ssm's arguments.
+
+    Attributes:
+        state: Size of the state per channel (`d_state`).
+        conv: Kernel size of the causal convolution (`d_conv`).
+        expand: Inner channels per input channel (`expand`).
+        rank: Rank of the projection to Δ (`dt_rank`); None means width / 16, rounded up.
+        discretization: How A and B become discrete: "euler" as in mamba_ssm, or "zoh" as printed in the papers.
+    """
 
     state: int = 16
     conv: int = 4
     expand: int = 2
-    rank: int | None = None  # of Δ's projection; None is Mamba's "auto", width / 16 rounded up
+    rank: int | None = None
     discretization: str = "euler"
 
     def __post_init__(self) -> None:
@@ -33,10 +41,13 @@ class MambaSettings:
 
 
 class Mamba(nn.Module):
-    """One Mamba block. Parameters are named and shaped as in mamba_ssm, so its checkpoints load.
+    """One Mamba block. Parameters have the names and shapes of mamba_ssm, so its checkpoints load.
 
-    `directions` > 0 adds PlainMamba's direction-aware update: each step's B is shifted by a learnt vector for the
-    direction in which the scan moved to reach it.
+    Args:
+        width: Channels of the input and of the output.
+        settings: Sizes of the block.
+        directions: Number of scan directions for PlainMamba's direction-aware update, which adds a learnt vector for
+            the direction of each step to B. 0 disables it.
     """
 
     def __init__(self, width: int, settings: MambaSettings, directions: int = 0) -> None:
@@ -53,7 +64,7 @@ class Mamba(nn.Module):
         self.D = nn.Parameter(torch.ones(inner))
         self.out_proj = nn.Linear(inner, width, bias=False)
         self.direction_B = nn.Parameter(torch.zeros(directions, settings.state)) if directions else None
-        if not self.A_log.is_meta:  # nothing to fill there, and torch would import its compiler to seem to
+        if not self.A_log.is_meta:  # initialising meta tensors does nothing but imports the compiler
             self._initialise()
 
     def _initialise(self) -> None:
@@ -62,7 +73,7 @@ class Mamba(nn.Module):
         self._initialise_delta()
 
     def _initialise_delta(self, low: float = 1e-3, high: float = 1e-1) -> None:
-        """Start Δ log-uniform in [low, high], as Mamba does, by inverting the softplus."""
+        """Initialise the bias so that Δ after the softplus is log-uniform in [low, high], as in mamba_ssm."""
         bound = self.rank**-0.5
         nn.init.uniform_(self.dt_proj.weight, -bound, bound)
         delta = torch.empty_like(self.dt_proj.bias).uniform_(math.log(low), math.log(high)).exp()
@@ -70,7 +81,7 @@ class Mamba(nn.Module):
             self.dt_proj.bias.copy_(delta + torch.log(-torch.expm1(-delta)))
 
     def forward(self, sequence: Float[Tensor, "batch position width"]) -> Float[Tensor, "batch position width"]:
-        """Scan the sequence from its first position to its last."""
+        """Scan the sequence from the first position to the last."""
         inner, gate = self.in_proj(sequence).chunk(2, dim=-1)
         return self.out_proj(self.scan(inner, gate))
 
@@ -80,7 +91,13 @@ class Mamba(nn.Module):
         gate: Float[Tensor, "batch position inner"] | None,
         direction: Int[Tensor, " position"] | None = None,
     ) -> Float[Tensor, "batch position inner"]:
-        """Convolve causally, then scan; what lies between the input and the output projection."""
+        """Apply the causal convolution and the scan: everything between the input and the output projection.
+
+        Args:
+            inner: Projected sequence.
+            gate: Projected gate; None returns the ungated output.
+            direction: Index of each position's direction, for direction-aware blocks.
+        """
         length = inner.shape[1]
         u = F.silu(self.conv1d(rearrange(inner, "b l d -> b d l"))[..., :length])
         delta, B, C = self.x_proj(rearrange(u, "b d l -> b l d")).split([self.rank, self.state, self.state], dim=-1)
@@ -98,5 +115,5 @@ class Mamba(nn.Module):
             delta_softplus=True,
             discretization=self.discretization,
         )
-        assert isinstance(y, Tensor)  # and not (y, last state), which was not asked for
+        assert isinstance(y, Tensor)  # without return_last_state there is no tuple
         return rearrange(y, "b d l -> b l d")

@@ -1,4 +1,4 @@
-"""Telling the scan where in the 4D map a score lies (App. C)."""
+"""Positional encodings for the scan over the 4D correlation map (App. C)."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ POSITIONAL_ENCODINGS: Registry[Callable[[int], nn.Module]] = Registry("positiona
 
 @POSITIONAL_ENCODINGS.register("none")
 class NoEncoding(nn.Module):
-    """Leave the sequence as it is: the paper's default."""
+    """Returns the sequence unchanged: the paper's default."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -25,15 +25,15 @@ class NoEncoding(nn.Module):
     def forward(
         self, sequence: Float[Tensor, "batch position channel"], shape: Shape
     ) -> Float[Tensor, "batch position channel"]:
-        """Return the sequence."""
+        """Return the sequence unchanged."""
         return sequence
 
 
 class AxisEncoding(nn.Module):
-    """Add one vector per coordinate and axis: an encoding of the whole grid from its four sides."""
+    """Base class: the encoding of a position is the sum of one vector per axis."""
 
     def table(self, axis: int, count: int, like: Tensor) -> Float[Tensor, "count channel"]:
-        """Return the vectors of one axis of `count` positions."""
+        """Return the vectors of one axis with `count` coordinates; `like` gives dtype and device."""
         raise NotImplementedError
 
     def forward(
@@ -49,7 +49,7 @@ class AxisEncoding(nn.Module):
 
 @POSITIONAL_ENCODINGS.register("sinusoidal")
 class SinusoidalEncoding(AxisEncoding):
-    """Fixed sines and cosines; the channels are dealt to the four axes in turn."""
+    """Fixed sines and cosines; channel i encodes axis i modulo 4."""
 
     axes = 4
 
@@ -58,7 +58,7 @@ class SinusoidalEncoding(AxisEncoding):
         self.channels = channels
 
     def table(self, axis: int, count: int, like: Tensor) -> Float[Tensor, "count channel"]:
-        """Return waves of doubling frequency in this axis' channels, zeros in the others."""
+        """Return sines and cosines of doubling frequency in the channels of this axis and zeros in the others."""
         table = like.new_zeros(count, self.channels)
         angle = torch.pi * axis_centres(count, like.device)
         for turn, channel in enumerate(range(axis, self.channels, self.axes)):
@@ -69,12 +69,12 @@ class SinusoidalEncoding(AxisEncoding):
 
 @POSITIONAL_ENCODINGS.register("learnable")
 class LearnableEncoding(AxisEncoding):
-    """A learnt vector per coordinate of each axis, kept at the paper's 30 positions and interpolated to others."""
+    """Learnt vectors for the paper's 30 coordinates per axis, interpolated to other grid sizes."""
 
     def __init__(self, channels: int, axes: int = 4, count: int = 30) -> None:
         super().__init__()
         self.tables = nn.Parameter(0.02 * torch.randn(axes, channels, count))
 
     def table(self, axis: int, count: int, like: Tensor) -> Float[Tensor, "count channel"]:
-        """Return this axis' vectors at the asked-for number of positions."""
+        """Return the vectors of this axis, interpolated to `count` coordinates."""
         return F.interpolate(self.tables[axis : axis + 1], count, mode="linear", align_corners=False)[0].T

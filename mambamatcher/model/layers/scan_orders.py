@@ -1,4 +1,4 @@
-"""Orders in which a flattened grid of any number of dimensions can be scanned."""
+"""Orders in which a flattened grid can be scanned. The grid may have any number of dimensions."""
 
 from collections.abc import Callable
 from math import prod
@@ -18,7 +18,7 @@ SCAN_ORDERS: Registry[Callable[[Similarity, Shape], Order]] = Registry("scan ord
 
 
 def take(sequence: Float[Tensor, "batch position channel"], order: Order) -> Float[Tensor, "batch position channel"]:
-    """Bring positions into the given order."""
+    """Reorder the positions of each sequence; `invert(order)` undoes it."""
     return torch.stack([each[index] for each, index in zip(sequence, order, strict=True)])
 
 
@@ -28,31 +28,31 @@ def _same_for_all(order: Int[Tensor, " position"], similarity: Similarity) -> Or
 
 @SCAN_ORDERS.register("descending")
 def descending(similarity: Similarity, shape: Shape) -> Order:
-    """Strongest match first: the similarity-aware order (Sec. 4.2)."""
+    """Highest similarity first: the similarity-aware order (Sec. 4.2)."""
     return stable_argsort(similarity, descending=True)
 
 
 @SCAN_ORDERS.register("ascending")
 def ascending(similarity: Similarity, shape: Shape) -> Order:
-    """Weakest match first."""
+    """Lowest similarity first."""
     return stable_argsort(similarity, descending=False)
 
 
 @SCAN_ORDERS.register("raster")
 def raster(similarity: Similarity, shape: Shape) -> Order:
-    """As the positions lie in memory."""
+    """Row-major order, as the positions are stored."""
     return _same_for_all(torch.arange(prod(shape)), similarity)
 
 
 @SCAN_ORDERS.register("reverse_raster")
 def reverse_raster(similarity: Similarity, shape: Shape) -> Order:
-    """From the last position to the first; together with raster, the bidirectional scan."""
+    """The reverse of raster; both together form the bidirectional scan."""
     return _same_for_all(torch.arange(prod(shape)).flip(0), similarity)
 
 
 @SCAN_ORDERS.register("z_order")
 def z_order(similarity: Similarity, shape: Shape) -> Order:
-    """Along Morton's space-filling curve: by the interleaved bits of the coordinates."""
+    """Z-order (Morton) curve: sort by the interleaved bits of the coordinates."""
     coordinates = torch.stack(torch.meshgrid(*map(torch.arange, shape), indexing="ij"), dim=-1).reshape(-1, len(shape))
     code = torch.zeros(len(coordinates), dtype=torch.int64)
     for bit in range(max(shape).bit_length()):
@@ -64,20 +64,29 @@ def z_order(similarity: Similarity, shape: Shape) -> Order:
 
 @SCAN_ORDERS.register("random")
 def random(similarity: Similarity, shape: Shape) -> Order:
-    """One arbitrary permutation, always the same for a given size: a control for the other orders."""
+    """A random permutation, fixed for each grid size: a control experiment for the other orders."""
     generator = torch.Generator().manual_seed(prod(shape))
     return _same_for_all(torch.randperm(prod(shape), generator=generator), similarity)
 
 
 def snake(shape: Shape, fastest: int) -> Int[Tensor, " position"]:
-    """Return a path through the grid that moves one step at a time, turning back at each border.
+    """Return a continuous path through the grid: consecutive positions are always neighbours.
 
-    `fastest` is the axis it runs along first; the others follow in their own order, the first one slowest.
+    Args:
+        shape: Size of the grid along each axis.
+        fastest: The axis that varies fastest. The other axes keep their order, the first one slowest.
+
+    Returns:
+        Flat indices of the positions along the path.
+
+    Example:
+        >>> snake((2, 3), fastest=1)
+        tensor([0, 1, 2, 5, 4, 3])
     """
     axes = [axis for axis in range(len(shape)) if axis != fastest] + [fastest]
     grid = torch.arange(prod(shape)).reshape(shape).permute(axes)
     for axis in range(1, grid.ndim):
-        # every other line along this axis runs backwards, counted over all lines before it
+        # reverse every second line along this axis, counting the lines of all slower axes
         lines = grid.reshape(-1, *grid.shape[axis:]).clone()
         lines[1::2] = lines[1::2].flip(1)
         grid = lines.reshape(grid.shape)
@@ -85,7 +94,14 @@ def snake(shape: Shape, fastest: int) -> Int[Tensor, " position"]:
 
 
 def directions(path: Int[Tensor, " position"], shape: Shape) -> Int[Tensor, " position"]:
-    """Say for each step of a path how it was reached: 0 the start, then 2·axis + 1 forwards, 2·axis + 2 backwards."""
+    """Return the direction in which a path enters each of its positions.
+
+    The first position has direction 0. A step along an axis has direction 2·axis + 1 forwards, 2·axis + 2 backwards.
+
+    Example:
+        >>> directions(snake((2, 3), fastest=1), (2, 3))
+        tensor([0, 3, 3, 1, 4, 4])
+    """
     coordinates = torch.stack(torch.unravel_index(path, shape), dim=-1)
     steps = coordinates.diff(dim=0)
     axis = steps.abs().argmax(dim=1)

@@ -1,1 +1,1 @@
-"""What the CPU kernels share: vectors, elementary functions, compilation and threads."""
+"""Shared parts of the CPU kernels: SIMD vectors, elementary functions, compilation, memory and threads."""

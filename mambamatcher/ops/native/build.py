@@ -1,4 +1,4 @@
-"""Compile a kernel at its first use and keep the machine code on disk."""
+"""Compile a kernel with Numba on first use and cache the machine code on disk."""
 
 import inspect
 import logging
@@ -12,41 +12,41 @@ import numba
 
 logger = logging.getLogger(__name__)
 
-# Not "fastmath": NaN must stay NaN, adding a large number to round must not be simplified away, and a recompilation
-# must not change results.
+# No "fastmath": it breaks NaN, optimises away rounding by adding a large number, and may change results from one
+# compilation to the next.
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 
-_UNEXPECTED_SECONDS = 5.0  # machine code that is on disk is loaded in less, unless it proves stale
+_UNEXPECTED_SECONDS = 5.0  # loading cached machine code takes less, unless the cache is stale
 
 
 def inlined(function: Callable) -> Callable:
-    """Make a function usable inside kernels; it becomes part of each of them."""
+    """Compile a helper function that kernels call. It is compiled into each of them."""
     return numba.njit(inspect.unwrap(function), **_OPTIONS)
 
 
 class Kernel:
-    """A function compiled for one signature, when it is first called.
+    """A function that is compiled for one fixed signature when it is first called.
 
-    Arrays of every memory layout share that signature, so a transposed tensor never compiles anything anew. Numba
-    decides by the kernel's own file whether its cache is stale: touch that file after a change in one it calls.
+    The signature accepts arrays of any memory layout, so a transposed tensor never triggers another compilation.
+    Numba's cache only notices changes to the file of the kernel itself: touch that file after changing a helper.
     """
 
     def __init__(self, signature: Any, function: Callable) -> None:
-        # Tests wrap every function in a type checker, which Numba cannot read.
+        # Tests wrap every function in a type checker, which Numba cannot compile.
         self._function = inspect.unwrap(function)
         self._signature = signature
         self._lock = threading.Lock()
         self._compiled: Callable | None = None
 
     def __call__(self, *arguments: Any) -> Any:
-        """Run the kernel, compiling it before if need be."""
+        """Run the kernel; compile it first if necessary."""
         return (self._compiled or self._compile())(*arguments)
 
     def _compile(self) -> Callable:
         with self._lock:
             if self._compiled is None:
                 dispatcher = self._dispatcher()
-                message = "compiling the CPU kernel %r for this machine, once; it is then kept on disk (about 10 s)"
+                message = "compiling the CPU kernel %r for this machine (about 10 s, once: it is then cached on disk)"
                 notice = threading.Timer(
                     _UNEXPECTED_SECONDS if self._is_cached(dispatcher) else 0.0,
                     logger.warning,
@@ -55,7 +55,7 @@ class Kernel:
                 notice.start()
                 try:
                     dispatcher.compile(self._signature)
-                    dispatcher.disable_compile()  # other layouts are converted, not compiled for
+                    dispatcher.disable_compile()  # convert other arguments instead of compiling again
                 finally:
                     notice.cancel()
                 self._compiled = dispatcher
@@ -67,7 +67,7 @@ class Kernel:
         except RuntimeError as error:
             if "cannot cache" not in str(error):
                 raise
-            logger.warning("no writable folder for compiled kernels, each process compiles its own: %s", error)
+            logger.warning("no writable folder for compiled kernels, so every process compiles its own: %s", error)
             return numba.njit(self._function, **_OPTIONS)
 
     def _is_cached(self, dispatcher: Any) -> bool:
@@ -77,5 +77,5 @@ class Kernel:
 
 
 def kernel(signature: Any) -> Callable[[Callable], Kernel]:
-    """Mark a function as a kernel with the given Numba signature."""
+    """Return a decorator that turns a function into a `Kernel` with the given Numba signature."""
     return partial(Kernel, signature)

@@ -1,7 +1,7 @@
-"""Elementary functions of eight floats, to about 2e-7 relative.
+"""Elementary functions on vectors of eight floats, with a relative error of about 2e-7.
 
-The polynomials are minimax fits. That of 2**x is exact at 0, because there it describes the slowest modes of the scan,
-where an error would compound over thousands of steps.
+The polynomials are minimax approximations. The one for 2**x is exact at 0: arguments near 0 belong to the slowest modes
+of the scan, where an error would accumulate over thousands of steps.
 """
 
 import math
@@ -14,21 +14,21 @@ from mambamatcher.ops.native.lanes import Lanes, at_least, at_most, low_bits_as_
 ZERO, ONE, TWO = (np.float32(value) for value in (0.0, 1.0, 2.0))
 LOG2_E, LN_2 = np.float32(1 / math.log(2)), np.float32(math.log(2))
 
-# Added to x, it leaves round(x) + 127 in the low bits: the exponent field of 2 ** round(x).
+# Adding this to x leaves round(x) + 127, the exponent field of 2 ** round(x), in the low bits.
 _ROUNDING = np.float32(1.5 * 2**23 + 127)
-_LOWEST, _HIGHEST = np.float32(-127), np.float32(128)  # the exponents of 0 and of infinity
+_LOWEST, _HIGHEST = np.float32(-127), np.float32(128)  # exponents that give 0 and infinity
 
 # (2**f - 1) / f on [-1/2, 1/2]
 _Q0, _Q1, _Q2, _Q3, _Q4 = (np.float32(c) for c in (0.69314718, 0.24022348, 0.055503331, 0.0096663730, 0.0013400436))
 # 2 atanh(s) / s in powers of s**2, s in [0, 1/3]
 _L0, _L1, _L2, _L3, _L4 = (np.float32(c) for c in (2.0, 0.66666311, 0.40025115, 0.27957666, 0.28191546))
-# the derivative of (exp(e) - 1) / e, by powers of e
+# coefficients of the derivative of (exp(e) - 1) / e, in powers of e
 _S0, _S1, _S2, _S3, _S4, _S5 = (np.float32(1 / c) for c in (2, 3, 8, 30, 144, 840))
 
 
 @inlined
 def split_exp2(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
-    """Return 2**round(x), and f and q such that 2**x = 2**round(x) * (1 + f * q)."""
+    """Return 2**round(x), f and q such that 2**x = 2**round(x) * (1 + f * q)."""
     x = at_most(at_least(x, splat(_LOWEST)), splat(_HIGHEST))
     rounded = x + splat(_ROUNDING)
     f = x - (rounded - splat(_ROUNDING))
@@ -39,7 +39,7 @@ def split_exp2(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
 
 @inlined
 def exp2(x: Lanes) -> Lanes:
-    """Return 2**x; results below 1.2e-38 are 0."""
+    """Return 2**x; results below 1.2e-38 are flushed to 0."""
     scale, f, q = split_exp2(x)
     return madd(f, q, splat(ONE)) * scale
 
@@ -52,7 +52,7 @@ def sigmoid(x: Lanes) -> Lanes:
 
 @inlined
 def softplus(x: Lanes) -> Lanes:
-    """Return log(1 + exp(x)), as accurate for very negative x as elsewhere."""
+    """Return log(1 + exp(x)), accurate for very negative x too."""
     magnitude = at_least(x, splat(ZERO) - x)
     y = exp2(magnitude * splat(-LOG2_E))
     s = y / (splat(TWO) + y)
@@ -64,9 +64,10 @@ def softplus(x: Lanes) -> Lanes:
 
 @inlined
 def hold(x: Lanes, decay_rate: Lanes, delta: Lanes) -> Lanes:
-    """Return (exp(delta * A) - 1) / A, the zero-order hold's step, where x = delta * A * log2(e) = delta * decay_rate.
+    """Return (exp(delta * A) - 1) / A, the input factor of the zero-order hold.
 
-    Near zero it is delta times a polynomial, so that neither cancellation nor A = 0 does harm.
+    `decay_rate` is A * log2(e), and x is delta * decay_rate. Near zero the result is delta times a polynomial, which
+    avoids cancellation and the division by A = 0.
     """
     scale, f, q = split_exp2(x)
     far = (madd(f, q, splat(ONE)) * scale - splat(ONE)) * splat(LOG2_E) / decay_rate
@@ -75,7 +76,7 @@ def hold(x: Lanes, decay_rate: Lanes, delta: Lanes) -> Lanes:
 
 @inlined
 def hold_slope(x: Lanes, decay_rate: Lanes, delta: Lanes, decay: Lanes, held: Lanes) -> Lanes:
-    """Return the derivative of `hold` by A: (delta * exp(delta * A) - hold) / A, or its series near zero."""
+    """Return the derivative of `hold` with respect to A: (delta * exp(delta * A) - hold) / A, or its series near 0."""
     scale, f, _ = split_exp2(x)
     e = f * splat(LN_2)
     series = madd(e, splat(_S5), splat(_S4))

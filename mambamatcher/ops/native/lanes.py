@@ -1,7 +1,6 @@
-"""Eight floats at once inside Numba: a vector type that LLVM maps onto the registers of any CPU.
+"""A SIMD vector of eight floats for Numba, which LLVM maps to the vector registers of any CPU (AVX, SSE, NEON).
 
-Left to vectorise scalar loops by itself, LLVM gives up on the scan (the arrays might overlap) and the loop runs six
-times slower. With the vector spelled out there is nothing to give up on, on AVX, SSE and NEON alike.
+LLVM does not vectorise the scan's scalar loops by itself, because the arrays might overlap; they run six times slower.
 """
 
 import operator
@@ -16,7 +15,7 @@ from numba.extending import intrinsic, lower_builtin, models, register_model
 
 LANES = 8
 
-Lanes: TypeAlias = Any  # for annotations: Python itself never holds such a vector
+Lanes: TypeAlias = Any  # for annotations only: the vector exists only in compiled code
 
 _VECTOR = ir.VectorType(ir.FloatType(), LANES)
 _INTEGERS = ir.VectorType(ir.IntType(32), LANES)
@@ -24,7 +23,7 @@ _INDEX = ir.IntType(32)
 
 
 class LanesType(types.Type):
-    """The Numba type of eight float32 side by side."""
+    """The Numba type of a vector of eight float32."""
 
     def __init__(self) -> None:
         super().__init__(name="Lanes")
@@ -40,7 +39,7 @@ class _LanesModel(models.PrimitiveModel):
 
 
 def _define_operator(symbol: Callable, instruction: str) -> None:
-    """Let `symbol` work between two vectors."""
+    """Define an arithmetic operator for two vectors."""
 
     @infer_global(symbol)
     class _Template(AbstractTemplate):
@@ -75,7 +74,7 @@ def _repeat(builder: Any, value: Any) -> Any:
 
 @intrinsic
 def load(typing: Any, array: Any, offset: Any) -> Any:
-    """Read the eight floats that lie `offset` floats after the start of `array`."""
+    """Load the eight floats that start at `array[offset]`; the offset counts floats from the start of the data."""
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return builder.load(_vector_pointer(context, builder, sig, args), align=4)
@@ -85,7 +84,7 @@ def load(typing: Any, array: Any, offset: Any) -> Any:
 
 @intrinsic
 def store(typing: Any, array: Any, offset: Any, value: Any) -> Any:
-    """Write eight floats `offset` floats after the start of `array`."""
+    """Store eight floats from `array[offset]` on; see `load`."""
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         builder.store(args[2], _vector_pointer(context, builder, sig, args), align=4)
@@ -96,7 +95,7 @@ def store(typing: Any, array: Any, offset: Any, value: Any) -> Any:
 
 @intrinsic
 def prefetch(typing: Any, array: Any, offset: Any) -> Any:
-    """Ask for the cache line that lies `offset` floats after the start of `array`, without waiting for it."""
+    """Start fetching the cache line of `array[offset]` without waiting for it; see `load`."""
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         pointer = builder.bitcast(_pointer(context, builder, sig, args), ir.IntType(8).as_pointer())
@@ -110,7 +109,7 @@ def prefetch(typing: Any, array: Any, offset: Any) -> Any:
 
 @intrinsic
 def splat(typing: Any, value: Any) -> Any:
-    """Repeat one float in every lane."""
+    """Broadcast a scalar to all lanes."""
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return _repeat(builder, args[0])
@@ -120,7 +119,7 @@ def splat(typing: Any, value: Any) -> Any:
 
 @intrinsic
 def spread(typing: Any, array: Any, offset: Any) -> Any:
-    """Read the float that lies `offset` floats after the start of `array` into every lane."""
+    """Load the float `array[offset]` and broadcast it to all lanes; see `load`."""
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return _repeat(builder, builder.load(_pointer(context, builder, sig, args)))
@@ -129,7 +128,7 @@ def spread(typing: Any, array: Any, offset: Any) -> Any:
 
 
 def _choose(comparison: str) -> Callable:
-    """Return an intrinsic that takes its second argument where the comparison holds; a NaN in the first stays."""
+    """Return an intrinsic that selects its second argument where the comparison holds; NaN in the first is kept."""
 
     def build(typing: Any, value: Any, bound: Any) -> Any:
         def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -146,9 +145,9 @@ at_least = intrinsic(_choose("<"))
 
 @intrinsic
 def madd(typing: Any, factor: Any, other: Any, term: Any) -> Any:
-    """Return factor * other + term, rounded once on every CPU that can.
+    """Return factor * other + term, as a fused multiply-add where the CPU has one.
 
-    Spelled out, because left to itself the compiler may fuse either product of a * b + c * d, now this and now that.
+    Explicit, because in a * b + c * d the compiler may fuse either product, and which one may change.
     """
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -160,7 +159,7 @@ def madd(typing: Any, factor: Any, other: Any, term: Any) -> Any:
 
 @intrinsic
 def where_one(typing: Any, value: Any, then: Any, otherwise: Any) -> Any:
-    """Take `then` where `value` is exactly one."""
+    """Select `then` where `value` is exactly 1, else `otherwise`."""
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         one = ir.Constant(_VECTOR, [1.0] * LANES)
@@ -171,7 +170,7 @@ def where_one(typing: Any, value: Any, then: Any, otherwise: Any) -> Any:
 
 @intrinsic
 def low_bits_as_power_of_two(typing: Any, value: Any) -> Any:
-    """Move the low nine bits of each float into its sign and exponent, which makes 2 ** (bits - 127)."""
+    """Shift the low nine bits of each float into its sign and exponent, which gives 2 ** (bits - 127)."""
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         shifted = builder.shl(builder.bitcast(args[0], _INTEGERS), ir.Constant(_INTEGERS, [23] * LANES))
@@ -182,7 +181,7 @@ def low_bits_as_power_of_two(typing: Any, value: Any) -> Any:
 
 @intrinsic
 def total(typing: Any, value: Any) -> Any:
-    """Add the eight lanes, halves first."""
+    """Return the sum of the eight lanes, computed by repeated halving."""
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         vector = args[0]

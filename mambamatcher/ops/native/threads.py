@@ -1,7 +1,7 @@
-"""Run compiled kernels on several cores from ordinary Python threads.
+"""Run compiled kernels on several cores with Python threads.
 
-The kernels release the interpreter lock, so Python threads are enough. Numba's own threading layers are not used: one
-aborts when two Python threads call it at once, the other hangs in a forked process.
+The kernels release the GIL, so Python threads run in parallel. Numba's threading layers are not used: one aborts when
+two Python threads call it at the same time, the other hangs in a forked process.
 """
 
 import os
@@ -13,17 +13,17 @@ import torch
 
 _pools: dict[int, ThreadPoolExecutor] = {}
 
-# The threads of a pool do not survive a fork: a child starts without pools.
+# Threads do not survive a fork, so a child process must start its own.
 os.register_at_fork(after_in_child=_pools.clear)
 
 
 def thread_count() -> int:
-    """Return NUMBA_NUM_THREADS where it is set, else what torch uses (one, in a data-loader worker)."""
+    """Return NUMBA_NUM_THREADS if it is set, else the number of threads torch uses (one in a data-loader worker)."""
     return int(os.environ.get("NUMBA_NUM_THREADS", 0)) or torch.get_num_threads()
 
 
 def run(function: Callable[..., object], tasks: Iterable[tuple]) -> None:
-    """Call `function` once with each tuple of arguments, on as many threads as there are."""
+    """Call `function` with each tuple of arguments, using `thread_count()` threads including the calling one."""
     pending = deque(tasks)
     helpers = min(thread_count(), len(pending)) - 1
 
@@ -49,7 +49,7 @@ def _pool(size: int) -> ThreadPoolExecutor:
 
 
 def _finish(futures: list[Future]) -> None:
-    """Wait for the helpers that started; the others would find nothing left to do."""
+    """Wait for the helpers that have started and cancel the others, which would find no task left."""
     for future in futures:
         if not future.cancel():
             future.result()

@@ -1,8 +1,8 @@
-"""The compiled steps of the fused refinement; one piece of the sequence fits in the cache.
+"""The compiled steps of the fused refinement. Each step processes one chunk of the sequence.
 
-`project` takes tokens to what the scan needs, position by position; `scan` runs through a piece, eight channels at a
-time, and leaves each block's share of the scores; `combine` adds the shares. Positions of a piece are independent in
-the first, channels in the second: that is what the threads share out, and no result depends on how.
+`project` computes the inputs of the scan for every position. `scan` runs over the chunk, eight channels (a block) at a
+time, and writes the contribution of each block to the scores. `combine` adds the contributions. Threads share the
+positions in `project` and the blocks in `scan`; both are independent, so results do not depend on the threads.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from mambamatcher.ops.native.lanes import LANES, load, madd, prefetch, splat, sp
 from mambamatcher.ops.selective_scan.cpu.forward import advance
 from mambamatcher.ops.selective_scan.cpu.tiles import STEPS
 
-ROWS = 4  # positions that a matrix product takes together, so that each weight is read once for all of them
+ROWS = 4  # positions per step of a matrix product, so that each weight is loaded once for all of them
 
 _PROJECT_WEIGHTS = types.Tuple(
     [
@@ -23,7 +23,7 @@ _PROJECT_WEIGHTS = types.Tuple(
         float32[::1],  # its bias (inner,)
         float32[:, ::1],  # projection to B, C and Δ (inner, 2 state + rank)
         float32[:, ::1],  # norm: weight and bias (2, level)
-        float32[::1],  # what a token adds to its own score (level + 1,), the last for the bias
+        float32[::1],  # direct contribution of a token to its score (level + 1,); the last entry is the bias
     ]
 )
 _SCAN_WEIGHTS = types.Tuple(
@@ -32,18 +32,20 @@ _SCAN_WEIGHTS = types.Tuple(
         float32[::1],  # its bias (inner,)
         float32[:, ::1],  # decay rates (block, state × 8)
         float32[::1],  # D (inner,)
-        float32[::1],  # output and final projection in one (inner,)
+        float32[::1],  # output and final projection, merged (inner,)
     ]
 )
-# u and z (row, inner), projections (row, 2 state + rank), shares of the scores (block, row), the token's own last
-_PIECE = types.UniTuple(float32[:, ::1], 4)
+# u and z (row, inner), projections (row, 2 state + rank), contributions to the scores (block + 1, row); the last row of
+# the contributions is the direct one of the tokens
+_BUFFERS = types.UniTuple(float32[:, ::1], 4)
 
 
 @inlined
 def multiply(rows: np.ndarray, count: int, weight: np.ndarray, first: int, last: int, out: np.ndarray, at: int) -> None:
-    """Multiply `count` rows with columns first … last - 1 of a matrix, into the rows of `out` from `at` on.
+    """Multiply `count` rows with columns first … last - 1 of a matrix and write the result to `out` from row `at` on.
 
-    All sizes but `count` are multiples of what is done at once; up to three rows after the last are written too.
+    The column bounds must be multiples of LANES. `count` may be any number, but up to ROWS - 1 rows past the end are
+    read and written.
     """
     inputs, outputs = weight.shape
     for row in range(0, count, ROWS):
@@ -65,7 +67,7 @@ def multiply(rows: np.ndarray, count: int, weight: np.ndarray, first: int, last:
 
 @inlined
 def normalise(row: np.ndarray, norm: np.ndarray) -> None:
-    """Apply a LayerNorm to one token, in place."""
+    """Apply LayerNorm to one token, in place."""
     mean, square = ZERO, ZERO
     for value in row:
         mean += value
@@ -79,7 +81,7 @@ def normalise(row: np.ndarray, norm: np.ndarray) -> None:
 
 @inlined
 def copy_row(source: np.ndarray, index: int, target: np.ndarray, row: int) -> None:
-    """Copy one row; as few instructions as possible, so that the CPU fetches many scattered rows at a time."""
+    """Copy one row with few instructions, so that the CPU can have loads of many scattered rows in flight."""
     width = target.shape[1]
     start = index * (source.strides[0] // 4)
     whole = width // LANES * LANES
@@ -93,7 +95,7 @@ def copy_row(source: np.ndarray, index: int, target: np.ndarray, row: int) -> No
 def read_tokens(
     sequence: np.ndarray, order: np.ndarray, start: int, rows: np.ndarray, norm: np.ndarray, normed: bool
 ) -> None:
-    """Fetch the tokens at positions start, start + 1, … of the order; outside the sequence they are zero."""
+    """Load the tokens at places start, start + 1, … of the order, with zeros outside the sequence."""
     for row in range(rows.shape[0]):
         position = start + row
         if position < 0 or position >= order.size:
@@ -106,7 +108,7 @@ def read_tokens(
 
 @inlined
 def convolve(x: np.ndarray, steps: int, taps: np.ndarray, bias: np.ndarray, out: np.ndarray, at: int) -> None:
-    """Convolve rows causally and apply SiLU; row t of the result uses rows t … t + taps - 1."""
+    """Apply the causal convolution and SiLU; row t of the result uses rows t … t + taps - 1 of x."""
     inner = x.shape[1]
     for t in range(steps):
         for column in range(0, inner, LANES):
@@ -116,20 +118,20 @@ def convolve(x: np.ndarray, steps: int, taps: np.ndarray, bias: np.ndarray, out:
             store(out, (at + t) * inner + column, value * sigmoid(value))
 
 
-@kernel(types.void(float32[:, :], int64[:], _PROJECT_WEIGHTS, boolean, _PIECE, int64, int64, int64))
+@kernel(types.void(float32[:, :], int64[:], _PROJECT_WEIGHTS, boolean, _BUFFERS, int64, int64, int64))
 def project(
     sequence: np.ndarray,
     order: np.ndarray,
     weights: tuple,
     normed: bool,
-    piece: tuple,
+    buffers: tuple,
     start: int,
     first: int,
     last: int,
 ) -> None:
-    """Prepare rows first … last - 1 of the piece that begins at position `start`."""
+    """Compute u, z, the projections and the direct contributions of rows first … last - 1 of the chunk at `start`."""
     in_weight, taps, taps_bias, x_weight, norm, own = weights
-    u, z, projections, shares = piece
+    u, z, projections, contributions = buffers
     levels, inner, halo = in_weight.shape[0], taps.shape[1], taps.shape[0] - 1
     height = -(-(STEPS + halo) // ROWS) * ROWS
     rows = np.empty((height, levels), np.float32)
@@ -137,7 +139,7 @@ def project(
     for row in range(first, last, STEPS):
         steps = min(STEPS, last - row)
         read_tokens(sequence, order, start + row - halo, rows, norm, normed)
-        # The tokens of the next tile lie anywhere in memory: they come while this one is computed.
+        # The tokens of the next tile are scattered in memory: fetch them while this tile is computed.
         for position in range(start + row + STEPS, min(start + row + 2 * STEPS, order.size)):
             prefetch(sequence, order[position] * (sequence.strides[0] // 4))
         multiply(rows, steps + halo, in_weight, 0, inner, x, 0)
@@ -149,14 +151,14 @@ def project(
             score = own[levels]
             for level in range(levels):
                 score += own[level] * token[level]
-            shares[shares.shape[0] - 1, row + t] = score
+            contributions[contributions.shape[0] - 1, row + t] = score
 
 
-@kernel(types.void(_SCAN_WEIGHTS, boolean, _PIECE, float32[:, ::1], int64, int64, int64))
-def scan(weights: tuple, zoh: bool, piece: tuple, states: np.ndarray, count: int, first: int, last: int) -> None:
-    """Scan blocks first … last - 1 through a piece of `count` rows, carrying their states on."""
+@kernel(types.void(_SCAN_WEIGHTS, boolean, _BUFFERS, float32[:, ::1], int64, int64, int64))
+def scan(weights: tuple, zoh: bool, buffers: tuple, states: np.ndarray, count: int, first: int, last: int) -> None:
+    """Scan blocks first … last - 1 over a chunk of `count` rows, starting from `states` and updating them."""
     delta_weight, delta_bias, rates, skip, fold = weights
-    u, z, projections, shares = piece
+    u, z, projections, contributions = buffers
     rank, inner = delta_weight.shape
     modes, width = states.shape[1] // LANES, projections.shape[1]
     u_tile, delta_tile = np.empty(STEPS * LANES, np.float32), np.empty(STEPS * LANES, np.float32)
@@ -181,15 +183,15 @@ def scan(weights: tuple, zoh: bool, piece: tuple, states: np.ndarray, count: int
             for t in range(steps):
                 gate = load(z, (row + t) * inner + column)
                 out = madd(load(skip, column), load(u_tile, t * LANES), load(y_tile, t * LANES))
-                shares[block, row + t] = total(out * (gate * sigmoid(gate)) * load(fold, column))
+                contributions[block, row + t] = total(out * (gate * sigmoid(gate)) * load(fold, column))
 
 
-@kernel(types.void(int64[:], _PIECE, float32[:], int64, int64))
-def combine(order: np.ndarray, piece: tuple, scores: np.ndarray, start: int, count: int) -> None:
-    """Add the shares of every score, in a fixed order, and put it where its token came from."""
-    shares = piece[3]
+@kernel(types.void(int64[:], _BUFFERS, float32[:], int64, int64))
+def combine(order: np.ndarray, buffers: tuple, scores: np.ndarray, start: int, count: int) -> None:
+    """Add the contributions to every score in a fixed order, and write the score to the token's original position."""
+    contributions = buffers[3]
     for row in range(count):
         score = ZERO
-        for share in range(shares.shape[0]):
-            score += shares[share, row]
+        for index in range(contributions.shape[0]):
+            score += contributions[index, row]
         scores[order[start + row]] = score

@@ -1,4 +1,4 @@
-"""The selective scan of Mamba, drop-in for mamba_ssm's `selective_scan_fn` and fast on a CPU."""
+"""The selective scan of Mamba: a drop-in replacement for mamba_ssm's `selective_scan_fn` that is fast on a CPU."""
 
 from torch import Tensor
 
@@ -26,16 +26,45 @@ def selective_scan(
     backend: str = "auto",
     discretization: str = "euler",
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """Scan `u` with a state-space model whose step size, input and output depend on the position (Sec. 3).
+    """Run a state-space model with input-dependent parameters along a sequence (Sec. 3).
 
-    Arguments, layouts and results are those of mamba_ssm: `u`, `delta` and `z` are (batch, dim, length), `A` is
-    (dim, state), `D` and `delta_bias` are (dim,), and `B` and `C` are (dim, state), (batch, state, length) or
-    (batch, groups, state, length). With `return_last_state`, (batch, dim, state) comes second. All inputs are
-    differentiated, also through the last state.
+    Per channel, with Δ = softplus(delta + delta_bias):
 
-    Half precision is computed in float32 and the output has the type of `u`. `discretization` "euler" feeds the state
-    with Δ·B, as mamba_ssm does; "zoh" with the zero-order hold (exp(ΔA) - 1)/A·B that the papers print. `backend`
-    "auto" takes the fastest that works here; a named one that does not raises a BackendError.
+        h[t] = exp(Δ[t] A) h[t-1] + Δ[t] B[t] u[t]
+        y[t] = (C[t] · h[t] + D u[t]) silu(z[t])
+
+    Positional arguments, layouts and results are those of mamba_ssm. All tensors have gradients, through the last
+    state too. Half-precision inputs are computed in float32.
+
+    Args:
+        u: Input sequence, (batch, dim, length).
+        delta: Step sizes Δ before bias and softplus, (batch, dim, length).
+        A: Decay rates, (dim, state).
+        B: Input projection, (dim, state), (batch, state, length) or (batch, groups, state, length).
+        C: Output projection, with the same choice of shapes.
+        D: Skip connection, (dim,).
+        z: Gate, (batch, dim, length).
+        delta_bias: Bias of `delta`, (dim,).
+        delta_softplus: Whether to apply the softplus to `delta`.
+        return_last_state: Whether to return the state after the last step, too.
+        backend: One of `BACKENDS`, or "auto" for the fastest one available.
+        discretization: Factor of B: "euler" uses Δ, as mamba_ssm does; "zoh" uses the zero-order hold
+            (exp(ΔA) - 1) / A, as the papers print.
+
+    Returns:
+        Output with the shape and type of `u`; with `return_last_state` also the last state, (batch, dim, state).
+
+    Raises:
+        InputError: A tensor has a wrong shape, type or device.
+        ConfigError: The backend or the discretization is unknown.
+        BackendError: The requested backend is not available or does not support these inputs.
+
+    Example:
+        >>> import torch
+        >>> u = torch.tensor([[[1.0, 0.0, 0.0]]])  # an impulse, which decays by half per step
+        >>> A = torch.tensor([[0.5]]).log()
+        >>> selective_scan(u, torch.ones(1, 1, 3), A, torch.ones(1, 1), torch.ones(1, 1), backend="reference")
+        tensor([[[1.0000, 0.5000, 0.2500]]])
     """
     if discretization not in DISCRETIZATIONS:
         raise unknown("discretization", discretization, DISCRETIZATIONS)

@@ -1,4 +1,4 @@
-"""What the scan accepts, checked once for every backend, with errors that name the argument."""
+"""Argument checks of the scan, shared by all backends. Errors name the argument."""
 
 from dataclasses import dataclass
 from math import gcd
@@ -11,7 +11,7 @@ from mambamatcher.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class ScanInputs:
-    """The tensors of one scan, in one floating-point type that is at least float32."""
+    """The tensors of one scan, all float32 or all float64."""
 
     u: Tensor  # (batch, dim, length)
     delta: Tensor  # (batch, dim, length)
@@ -33,7 +33,7 @@ def check(
     z: Tensor | None,
     delta_bias: Tensor | None,
 ) -> ScanInputs:
-    """Check kinds and shapes, and bring every tensor to the type of the computation."""
+    """Check types and shapes, and convert all tensors to float32 or, if u is float64, to float64."""
     given = {"u": u, "delta": delta, "A": A, "B": B, "C": C, "D": D, "z": z, "delta_bias": delta_bias}
     tensors = {name: value for name, value in given.items() if value is not None}
     for name, tensor in tensors.items():
@@ -41,14 +41,14 @@ def check(
     if u.ndim != 3:
         raise InputError(f"u must be (batch, dim, length), got {_shape(u)}")
     if 0 in u.shape:
-        raise InputError(f"u is empty, {_shape(u)}: batch, dim and length must be at least 1")
+        raise InputError(f"u is empty, {_shape(u)}; batch, dim and length must be at least 1")
     batch, dim, length = u.shape
     if A.ndim != 2 or A.shape[0] != dim or A.shape[1] == 0:
-        raise InputError(f"A must be (dim, state) with dim {dim} as u has, got {_shape(A)}")
+        raise InputError(f"A must be (dim, state) with dim {dim}, as in u, got {_shape(A)}")
     expected = {"delta": (batch, dim, length), "z": (batch, dim, length), "D": (dim,), "delta_bias": (dim,)}
     for name, shape in expected.items():
         if name in tensors and tensors[name].shape != shape:
-            raise InputError(f"{name} must be {shape} to go with u {_shape(u)}, got {_shape(tensors[name])}")
+            raise InputError(f"{name} must be {shape} to match u {_shape(u)}, got {_shape(tensors[name])}")
     for name in ("B", "C"):
         _check_projection(name, tensors[name], u, A.shape[1])
 
@@ -62,7 +62,7 @@ def check(
 
 def _check_kind(name: str, tensor: Tensor, device: torch.device) -> None:
     if tensor.is_complex():
-        raise InputError(f"{name} is complex, which this scan does not support; use real tensors")
+        raise InputError(f"{name} is complex, which is not supported; use real tensors")
     if not tensor.is_floating_point():
         raise InputError(f"{name} must hold floating-point numbers, got {tensor.dtype}")
     if tensor.device != device:
@@ -87,7 +87,7 @@ def _shape(tensor: Tensor) -> tuple[int, ...]:
 
 
 def same_groups(B: Tensor, C: Tensor) -> tuple[Tensor, Tensor]:
-    """Repeat the groups of B or C until both have as many; constant ones stay as they are."""
+    """Repeat the groups of B and C until both have the same number; constant B or C are left unchanged."""
     if B.ndim == 2 or C.ndim == 2 or B.shape[1] == C.shape[1]:
         return B, C
     groups = B.shape[1] * C.shape[1] // gcd(B.shape[1], C.shape[1])

@@ -1,4 +1,4 @@
-"""The ways to compute the scan, and which one `auto` takes."""
+"""The backends of the scan, and the choice that `auto` makes."""
 
 import logging
 import os
@@ -47,7 +47,7 @@ BACKENDS: dict[str, Callable[[ScanInputs, bool, bool], tuple[Tensor, Tensor]]] =
 
 
 def _with_kernels(operator: Callable, inputs: ScanInputs, softplus: bool, zoh: bool) -> tuple[Tensor, Tensor]:
-    """Bring B and C to the kernels' layout: what varies along the sequence, and one constant weight per mode."""
+    """Split B and C for the kernels into parts that vary along the sequence and a constant weight per mode."""
     B, C = same_groups(inputs.B, inputs.C)
     weight = None
     if B.ndim == 2 or C.ndim == 2:
@@ -65,7 +65,7 @@ def _with_kernels(operator: Callable, inputs: ScanInputs, softplus: bool, zoh: b
 
 
 def choose(name: str, device: str, dtype: str, discretization: str) -> str:
-    """Return the backend to use, or say why the one asked for cannot be."""
+    """Return the name of the backend to use; raise an error if the requested one cannot be used."""
     if name == "auto":
         return _automatic(device, dtype, discretization)
     if name not in BACKENDS:
@@ -75,13 +75,13 @@ def choose(name: str, device: str, dtype: str, discretization: str) -> str:
     return name
 
 
-# What `torch.compiler.assume_constant_result` does, without the second and a half in which it imports the compiler.
+# The effect of `torch.compiler.assume_constant_result`, without importing the compiler, which takes 1.5 s.
 choose._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 @cache
 def _automatic(device: str, dtype: str, discretization: str) -> str:
-    # on the meta device, where nothing is computed, the CPU operator still knows its shapes
+    # On the meta device nothing is computed, but the CPU operator knows the shapes.
     fastest_first = ("cpu",) if device in ("cpu", "meta") else ("mamba_ssm", "triton")
     found = next((name for name in fastest_first if not _obstacle(name, device, dtype, discretization)), "chunked")
     logger.info("selective scan on %s (%s): backend %r", device, dtype, found)
@@ -89,11 +89,11 @@ def _automatic(device: str, dtype: str, discretization: str) -> str:
 
 
 def _obstacle(name: str, device: str, dtype: str, discretization: str) -> str | None:
-    """Say why a backend cannot be used, if so."""
+    """Return why a backend cannot be used, or None if it can."""
     if name in ("reference", "chunked"):
         return None
     if dtype == "torch.float64":
-        return "computes in float32 only; give it float32, or use 'chunked' for float64"
+        return "computes in float32 only; pass float32 tensors, or use 'chunked' for float64"
     if name == "cpu":
         return None if device in ("cpu", "meta") else f"needs tensors on the CPU, got {device}; use 'auto'"
     if find_spec(name) is None:
@@ -102,5 +102,5 @@ def _obstacle(name: str, device: str, dtype: str, discretization: str) -> str | 
     if device != "cuda" and not interpreted:
         return f"needs a GPU, got tensors on {device}; use 'auto'"
     if name == "mamba_ssm" and discretization != "euler":
-        return f"discretises by 'euler' only, got {discretization!r}; use 'auto'"
+        return f"supports the discretization 'euler' only, got {discretization!r}; use 'auto'"
     return None

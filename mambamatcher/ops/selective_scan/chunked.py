@@ -1,8 +1,8 @@
 """The scan in plain PyTorch, on any device, with bounded memory.
 
-The sequence is cut into pieces, one after the other, and a piece into rows. All rows of a piece advance together, each
-from a zero state; then the state left by the rows before is added, faded by the decay since. Only products of decays
-occur, never quotients of cumulative ones, so nothing overflows.
+The sequence is split into chunks, which are processed one after the other, and each chunk into rows. All
+rows of a chunk are scanned in parallel, each from a zero state. Then the decayed final state of the rows before is
+added. Only products of decays are computed, never quotients of cumulative products, so nothing overflows.
 """
 
 import torch
@@ -19,24 +19,24 @@ _ROW, _ROWS = 32, 64
 
 
 def scan_chunked(inputs: ScanInputs, softplus: bool, zoh: bool) -> tuple[Tensor, Tensor]:
-    """Return outputs and last state; the backward pass computes each piece again instead of storing it."""
+    """Return outputs and last state. The backward pass recomputes each chunk instead of storing it."""
     delta = step_sizes(inputs, softplus)
     B, C = same_groups(inputs.B, inputs.C)
     state = inputs.A.new_zeros(inputs.u.shape[0], *inputs.A.shape)
     outputs = []
     for start in range(0, inputs.u.shape[-1], _ROW * _ROWS):
-        piece = slice(start, start + _ROW * _ROWS)
-        B_piece, C_piece = (t if t.ndim == 2 else t[..., piece] for t in (B, C))
-        arguments = (inputs.u[..., piece], delta[..., piece], inputs.A, B_piece, C_piece, state, zoh)
+        chunk = slice(start, start + _ROW * _ROWS)
+        B_chunk, C_chunk = (t if t.ndim == 2 else t[..., chunk] for t in (B, C))
+        arguments = (inputs.u[..., chunk], delta[..., chunk], inputs.A, B_chunk, C_chunk, state, zoh)
         if torch.is_grad_enabled():
-            y, state = checkpoint(_scan_piece, *arguments, use_reentrant=False)
+            y, state = checkpoint(_scan_chunk, *arguments, use_reentrant=False)
         else:
-            y, state = _scan_piece(*arguments)
+            y, state = _scan_chunk(*arguments)
         outputs.append(y)
     return finish(torch.cat(outputs, dim=-1), inputs), state
 
 
-def _scan_piece(
+def _scan_chunk(
     u: Float[Tensor, "batch dim length"],
     delta: Float[Tensor, "batch dim length"],
     A: Float[Tensor, "dim state"],
@@ -46,7 +46,7 @@ def _scan_piece(
     zoh: bool,
 ) -> tuple[Float[Tensor, "batch dim length"], Float[Tensor, "batch dim state"]]:
     length = u.shape[-1]
-    # A step missing from the last row has Δ = 0: it keeps the state and adds nothing.
+    # The last row is padded with Δ = 0, which keeps the state and adds nothing.
     delta = _in_rows(delta)
     decays, drives = discretise(delta, A, zoh)
     drives = drives * _in_rows(u)[..., None]
@@ -75,7 +75,7 @@ def _in_rows(tensor: Float[Tensor, "batch dim length"]) -> Float[Tensor, "step r
 
 
 def _per_step(projection: Float[Tensor, "..."], steps: int) -> list[Tensor]:
-    """Cut B or C into steps, each of (row, batch, group, state) or, if constant, of (dim, state)."""
+    """Split B or C into steps of shape (row, batch, group, state), or (dim, state) if constant."""
     if projection.ndim == 2:
         return [projection] * steps
     rows = _in_rows(projection.flatten(1, 2))
@@ -85,7 +85,7 @@ def _per_step(projection: Float[Tensor, "..."], steps: int) -> list[Tensor]:
 def _scale(
     modes: Float[Tensor, "row batch dim state"], projection: Float[Tensor, "..."]
 ) -> Float[Tensor, "row batch dim state"]:
-    """Multiply every mode with B or C, which the channels of a group share."""
+    """Multiply the modes of every channel with B or C, which is shared within a group."""
     if projection.ndim == 2:
         return modes * projection
     grouped = modes.unflatten(2, (projection.shape[2], -1))

@@ -1,9 +1,9 @@
 """The scan in Triton, forward and backward.
 
-One program per sequence and channel walks through tiles of the sequence; inside a tile the recurrence is an associative
-scan over (decay, state). As on the CPU, the state before each tile is kept and the backward pass recomputes the rest.
-Gradients of B and C are summed over channels with atomic additions, so their last digits vary between runs.
-Proven in Triton's interpreter only: there was no GPU to run it on.
+One program per sequence and channel processes the sequence tile by tile; within a tile the recurrence is an associative
+scan over (decay, state). As on the CPU, the state before each tile is stored and the backward pass recomputes the rest.
+Gradients of B and C are summed over channels with atomic additions, so their low-order bits vary between runs.
+Tested in Triton's interpreter only, never on a GPU.
 """
 
 from collections.abc import Sequence
@@ -25,23 +25,23 @@ def _compose(left_decay, left_state, right_decay, right_state):  # type: ignore[
 
 @triton.jit
 def _step_sizes(delta, stride, position, inside, bias, SOFTPLUS: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Load Δ and its slope by the raw value; outside the sequence Δ is 0, which changes no state."""
+    """Return Δ and its derivative by the raw value. Outside the sequence Δ is 0, which leaves the state unchanged."""
     raw = tl.load(delta + position * stride, mask=inside, other=0.0) + bias
     slope = tl.full(raw.shape, 1.0, tl.float32)
     if SOFTPLUS:
-        # log1p(y) without losing a small y: y * log(w) / (w - 1) where w = 1 + y, rounded
+        # log1p(y), accurate for small y: y * log(w) / (w - 1) where w = 1 + y, rounded
         y = tl.exp(-tl.abs(raw))
         w = 1.0 + y
         log1p = tl.where(w == 1.0, y, tl.log(w) * (y / tl.where(w == 1.0, 1.0, w - 1.0)))
         slope = 1.0 / (1.0 + tl.exp(-raw))
         raw = tl.where(raw > 0.0, raw, 0.0) + log1p
-        raw = tl.where(slope == slope, raw, slope)  # a NaN stays one
+        raw = tl.where(slope == slope, raw, slope)  # keep NaN
     return tl.where(inside, raw, 0.0), slope
 
 
 @triton.jit
 def _hold(delta, A, decay, ZOH: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Return what multiplies B·u, and its derivatives by Δ and by A."""
+    """Return the factor of B·u and its derivatives with respect to Δ and A."""
     step = delta + 0.0 * A
     by_delta = tl.full(decay.shape, 1.0, tl.float32)
     by_A = tl.full(decay.shape, 0.0, tl.float32)
@@ -59,7 +59,7 @@ def _hold(delta, A, decay, ZOH: tl.constexpr):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _row(tile, row):  # type: ignore[no-untyped-def]
-    """Take one row out of a tile."""
+    """Return one row of a tile."""
     rows = tl.arange(0, tile.shape[0])
     return tl.sum(tl.where(rows[:, None] == row, tile, 0.0), axis=0)
 
@@ -118,7 +118,7 @@ def _backward_kernel(  # type: ignore[no-untyped-def]
     SOFTPLUS: tl.constexpr, ZOH: tl.constexpr, HAS_WEIGHT: tl.constexpr, HAS_D: tl.constexpr, HAS_Z: tl.constexpr,
     HAS_BIAS: tl.constexpr, STEPS: tl.constexpr, STATES: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of (batch, dim, length) are contiguous, those of B and C (batch, group, length, state)."""
+    """Compute all gradients. Those of B and C are (batch, group, length, state), the others like their tensors."""
     batch, channel = (tl.program_id(0) // dim).to(tl.int64), (tl.program_id(0) % dim).to(tl.int64)
     group, groups = channel // per_group, dim // per_group
     row = batch * dim + channel
@@ -143,7 +143,7 @@ def _backward_kernel(  # type: ignore[no-untyped-def]
         both = inside[:, None] & exists[None, :]
         start = tl.load(starts + (row * tiles + tile) * state + n, mask=exists, other=0.0)
 
-        # Row r of the first scan holds step t - 1, so that it yields the state before each step.
+        # Row r of the first scan holds step t - 1, so that its result is the state before each step.
         earlier = inside & (r > 0)
         earlier_both = earlier[:, None] & exists[None, :]
         x_pointer, delta_pointer = u + batch * u_b + channel * u_d, delta + batch * d_b + channel * d_d
@@ -237,13 +237,13 @@ def _backward(
 
 
 def _kept(u: Tensor, B: Tensor) -> tuple[int, ...]:
-    """Return the shape of the states before every tile."""
+    """Return the shape of the stored states before each tile."""
     batch, dim, length = u.shape
     return batch, dim, -(-length // _STEPS), B.shape[2]
 
 
 def _call(inputs: Inputs, y: Tensor, softplus: bool, zoh: bool) -> tuple[list[Tensor], Sequence[int], dict[str, int]]:
-    """Return what both kernels are called with: tensors (u where one is absent), sizes with strides, and options."""
+    """Return the arguments that both kernels share: tensors (u in place of None), sizes and strides, and options."""
     u, delta, A, B, C, weight, D, z, bias = inputs
     state = A.shape[1]
     strides = [stride for t in (u, delta, u if z is None else z, y, B, C) for stride in t.stride()]

@@ -1,7 +1,7 @@
-"""Make a pair of kernels a torch operator, so that autograd and torch.compile know how to treat it.
+"""Register a forward and a backward kernel as a torch operator, for autograd and torch.compile.
 
-Kernels work in float32 and on one layout: B and C are (batch, group, state, length). What is constant in B and C comes
-separately, as one `weight` of (dim, state) on the output of each mode. D, z, delta_bias and weight may be absent.
+Kernels work in float32 and on one layout: B and C are (batch, group, state, length). Constant B and C are passed as one
+`weight` of shape (dim, state), which multiplies the output of each mode. D, z, delta_bias and weight may be None.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,11 +24,17 @@ _COUNT = 9
 def define(
     name: str, forward: Forward, backward: Backward, kept: Callable[[Tensor, Tensor], Sequence[int]]
 ) -> Callable:
-    """Register `mambamatcher::name` and return it.
+    """Register the operator `mambamatcher::name`.
 
-    `forward(inputs, softplus, zoh)` gives the outputs, the last state and what it keeps for `backward(dy, d_last, kept,
-    inputs, softplus, zoh)`, which gives a gradient for each input, empty for an absent one. `kept(u, B)` is the shape
-    of what is kept.
+    Args:
+        name: Name of the operator.
+        forward: `forward(inputs, softplus, zoh)` returns the outputs, the last state, and a tensor that is kept for the
+            backward pass.
+        backward: `backward(dy, d_last, kept, inputs, softplus, zoh)` returns a gradient for each input, empty for None.
+        kept: `kept(u, B)` returns the shape of the tensor that is kept.
+
+    Returns:
+        The operator.
     """
 
     @custom_op(f"mambamatcher::{name}", mutates_args=())
@@ -97,7 +103,7 @@ def _define_gradient(name: str, backward: Backward) -> Callable:
 
 
 def empty_gradients(inputs: Sequence[Tensor | None]) -> list[Tensor]:
-    """Allocate a gradient for each input: those of B and C with the state innermost, where kernels write it."""
+    """Allocate a gradient for each input. Those of B and C have the state innermost, as the kernels write them."""
     u, delta, A, B, C, *optional = inputs
     assert u is not None
     assert B is not None

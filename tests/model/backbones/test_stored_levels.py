@@ -1,4 +1,4 @@
-"""Levels of a frozen backbone, kept in a store and looked up again."""
+"""Levels of a frozen backbone are cached in a store and read from it."""
 
 import copy
 import threading

@@ -19,7 +19,7 @@ TINY = VitConfig(name="dinov2-tiny", layers=(1, 3), facets=FACETS, weights="rand
 
 
 class OfficialViT(nn.Module):
-    """DINOv2's transformer by hand, with the parameter names of the official checkpoints."""
+    """An independent implementation of DINOv2 with the parameter names of the official checkpoints."""
 
     def __init__(self, width: int, depth: int, heads: int, registers: int = 0) -> None:
         super().__init__()
@@ -48,12 +48,12 @@ class OfficialViT(nn.Module):
         )
 
     def facets(self, images: torch.Tensor) -> list[dict[str, torch.Tensor]]:
-        """Every facet of every block, patch tokens only, as maps."""
+        """Return every facet of every block as feature maps of the patch tokens."""
         mean, std = (torch.tensor(v).view(3, 1, 1) for v in (IMAGENET_MEAN, IMAGENET_STD))
         patches = self.patch_embed["proj"]((images - mean) / std)
         h, w = patches.shape[-2:]
         grid = self.pos_embed[:, 1:].reshape(1, 37, 37, -1).permute(0, 3, 1, 2)
-        # the networks with registers were published with anti-aliased interpolation, the others without
+        # only the published networks with registers interpolate with anti-aliasing
         registers = getattr(self, "register_tokens", None)
         grid = F.interpolate(grid, (h, w), mode="bicubic", align_corners=False, antialias=registers is not None)
         first = (self.cls_token + self.pos_embed[:, :1]).expand(len(images), -1, -1)
@@ -77,7 +77,7 @@ class OfficialViT(nn.Module):
 
 @pytest.fixture(params=[0, 4], ids=["plain", "registers"])
 def official(request, monkeypatch, tmp_path):
-    """A hand-written network, its checkpoint file, and the name that loads it."""
+    """Return an independent network, its checkpoint file, and the name of the architecture."""
     torch.manual_seed(0)
     network = OfficialViT(48, 4, 3, registers=request.param).eval()
     path = tmp_path / "dinov2_pretrain.pth"

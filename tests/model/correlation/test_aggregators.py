@@ -9,7 +9,7 @@ from mambamatcher.model.correlation import (
     Conv4dAggregation,
     SimilarityScanAggregation,
 )
-from mambamatcher.model.correlation.sort_keys import SORT_KEYS
+from mambamatcher.model.correlation.similarity_scan import SORT_KEYS
 from mambamatcher.model.layers.mamba import MambaSettings
 from mambamatcher.model.layers.positional import POSITIONAL_ENCODINGS
 from mambamatcher.model.layers.scan_orders import SCAN_ORDERS
@@ -40,7 +40,7 @@ ROWS = {
 
 
 def correlation(seed: int = 0) -> torch.Tensor:
-    # a cosine map's range, with ties as real maps have them
+    # values in the range of cosine similarities, with ties as in real maps
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(-10, 11, (2, LEVELS, *GRIDS), generator=generator) / 10.0
 
@@ -49,7 +49,7 @@ def build(config):
     torch.manual_seed(1)
     module = config.build(LEVELS).double()
     for name, parameter in module.named_parameters():
-        if name.startswith("project") or "direction_B" in name:  # not at their symmetric start
+        if name.startswith("project") or "direction_B" in name:  # initial values are symmetric and would hide errors
             torch.nn.init.normal_(parameter)
     return module
 
@@ -103,7 +103,7 @@ def slow_plain_mamba(module, maps, config):
 
 
 def slow_order(name, similarity):
-    if name == "random":  # any permutation will do, but it must be the one the module took
+    if name == "random":  # any permutation is valid, so use the module's own
         return SCAN_ORDERS[name](torch.zeros(1, len(similarity)), GRIDS)[0].tolist()
     return slow.scan_order(name, similarity, GRIDS)
 
@@ -157,7 +157,7 @@ def test_equals_its_slow_obvious_version(row):
     config = ROWS[row]
     module = build(config)
     maps = correlation().double()
-    if row == "sort by mean":  # means of tied levels round differently in different sums
+    if row == "sort by mean":  # means of tied levels round differently, depending on the order of the sum
         maps = maps + torch.rand(maps.shape, generator=torch.Generator().manual_seed(3), dtype=torch.float64) / 100
     name = CORRELATION_AGGREGATIONS.name_of(type(config))
     refined = module(maps)

@@ -3,7 +3,7 @@ import torch
 from torch.testing import assert_close
 
 from mambamatcher.model.correlation import correlation_map
-from mambamatcher.model.correlation.sort_keys import SORT_KEYS
+from mambamatcher.model.correlation.similarity_scan import SORT_KEYS
 
 
 def features(*grid: int, seed: int = 0) -> torch.Tensor:

@@ -21,7 +21,7 @@ SOURCE_GRID, TARGET_GRID = (2, 3), (4, 5)  # all four sizes differ, so a swapped
 
 # every row of the paper's feature table
 ROWS = {
-    **{name: config() for name, config in FEATURE_AGGREGATIONS.items() if name != "fused"},  # which has its own tests
+    **{name: config() for name, config in FEATURE_AGGREGATIONS.items() if name != "fused"},  # it has its own tests
     "conv k=1": ConvAggregation(kernel_size=1),
     "conv k=5": ConvAggregation(kernel_size=5),
     "conv residual": ConvAggregation(residual=True, final_activation=False),
@@ -41,7 +41,7 @@ def build(config):
     module = config.build(CHANNELS).double()
     with torch.no_grad():
         for parameter in module.parameters():
-            if not parameter.any():  # a residual branch begins as zero, which would hide all it does
+            if not parameter.any():  # a residual branch that starts at zero would hide errors
                 parameter.normal_(std=0.1)
     return module
 
@@ -105,7 +105,7 @@ def test_equals_its_slow_obvious_version(row):
     config = ROWS[row]
     module = build(config)
     if hasattr(module, "scan") and hasattr(module.scan, "block"):
-        torch.nn.init.normal_(module.scan.block.direction_B)  # zero at first, which would hide a wrong direction
+        torch.nn.init.normal_(module.scan.block.direction_B)  # initialised to zero, which would hide a wrong direction
     source, target = (x.double() for x in features())
     name = FEATURE_AGGREGATIONS.name_of(type(config))
     extra = {"orders": config.orders} if isinstance(config, Mamba2dAggregation) else {}

@@ -21,7 +21,7 @@ def features(h: int = 12, w: int = 7) -> torch.Tensor:
 
 def assert_same_by_winograd(module: ConvAggregator, given: torch.Tensor) -> None:
     direct = module.per_image(given)
-    assert direct.requires_grad  # where gradients are wanted the module convolves directly
+    assert direct.requires_grad  # with gradients, the module uses direct convolution
     with torch.inference_mode():
         found = module.per_image(given)
     assert (found - direct).abs().max() <= 1e-5 * direct.abs().max()

@@ -1,4 +1,4 @@
-"""The scan written out with plain numbers, in float64 and sharing no code with the package, and inputs to try it on."""
+"""An independent float64 implementation of the scan, which shares no code with the package, and test inputs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ NAMES = ("u", "delta", "A", "B", "C", "D", "z", "delta_bias")
 class Case:
     batch: int = 2
     dim: int = 12
-    length: int = 150  # more than two tiles, and not a multiple of one
+    length: int = 150  # more than two tiles, and no multiple of a tile
     state: int = 5
     B: str = "shared"
     C: str = "shared"
@@ -74,7 +74,7 @@ CASES = list(dict.fromkeys(LAYOUTS + OPTIONS + SIZES))
 
 
 def scan(inputs: dict[str, Tensor | None], delta_softplus: bool, discretization: str) -> tuple[Tensor, Tensor]:
-    """One step after the other, every equation spelled out."""
+    """Run the scan step by step, as its equations say."""
     u, delta, A, B, C, D, z, bias = (inputs[name] for name in NAMES)
     delta = delta if bias is None else delta + bias[None, :, None]
     delta = (1 + delta.exp()).log() if delta_softplus else delta
@@ -90,7 +90,7 @@ def scan(inputs: dict[str, Tensor | None], delta_softplus: bool, discretization:
 
 
 def _at(projection: Tensor, t: int, dim: int) -> Tensor:
-    """B or C of every channel at one step."""
+    """Return B or C of every channel at one step."""
     if projection.ndim == 2:
         return projection[None]
     if projection.ndim == 3:
@@ -101,13 +101,13 @@ def _at(projection: Tensor, t: int, dim: int) -> Tensor:
 
 @cache
 def expected(case: Case) -> dict[str, Tensor]:
-    """Outputs, last state and gradients of `loss`, in float64."""
+    """Return outputs, last state and gradients of `loss` in float64."""
     inputs = {name: tensor if tensor is None else tensor.double() for name, tensor in case.make().items()}
     return differentiate(inputs, lambda leaves: scan(leaves, **case.arguments()))
 
 
 def differentiate(inputs: dict[str, Tensor | None], run: Callable) -> dict[str, Tensor]:
-    """Run a scan on leaves of these inputs, and backpropagate a loss on outputs and last state."""
+    """Run a scan and return its outputs, last state, and the gradients of `loss` for every input."""
     leaves = {name: tensor if tensor is None else tensor.detach().requires_grad_() for name, tensor in inputs.items()}
     y, last_state = run(leaves)
     loss(y, last_state).backward()
@@ -116,13 +116,13 @@ def differentiate(inputs: dict[str, Tensor | None], run: Callable) -> dict[str, 
 
 
 def loss(y: Tensor, last_state: Tensor) -> Tensor:
-    """Weigh every entry differently, so that no two errors cancel."""
+    """Return a sum with a different weight for every entry, so that errors do not cancel."""
     weights = (torch.linspace(-1, 2, t.numel(), dtype=t.dtype).reshape(t.shape).cos() for t in (y, last_state))
     return sum((tensor * weight).sum() for tensor, weight in zip((y, last_state), weights, strict=True))
 
 
 def assert_same(actual: dict[str, Tensor], wanted: dict[str, Tensor], tolerance: float = 1e-5) -> None:
-    """Compare relative to the largest entry of each tensor."""
+    """Compare with a tolerance relative to the largest entry of each tensor."""
     assert actual.keys() == wanted.keys()
     for name, tensor in wanted.items():
         error, scale = (actual[name].double() - tensor).abs().max(), tensor.abs().max()

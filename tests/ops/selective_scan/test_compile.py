@@ -1,4 +1,4 @@
-"""The scan inside torch.compile; run without the type-checking hook, which full graphs do not survive."""
+"""The scan inside torch.compile. Run without the jaxtyping hook, which breaks full graphs."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Every backend computes the same scan: outputs, last state and every gradient, against a float64 loop."""
+"""All backends compute the same scan: outputs, last state and gradients are compared with a float64 loop."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from mambamatcher.ops.selective_scan import BACKENDS, selective_scan
 from . import oracle
 from .oracle import CASES, Case
 
-HERE = ("reference", "chunked", "cpu")  # triton has a test of its own, mamba_ssm needs a GPU
+HERE = ("reference", "chunked", "cpu")  # triton has its own test file, mamba_ssm needs a GPU
 
 
 def differentiate(inputs: dict[str, Tensor | None], backend: str, case: Case) -> dict[str, Tensor]:
@@ -35,7 +35,7 @@ def test_any_memory_order_gives_the_same(backend):
     for name, tensor in inputs.items():
         if name in ("u", "z"):  # channels innermost, as a linear layer leaves them
             inputs[name] = tensor.transpose(1, 2).contiguous().transpose(1, 2)
-        elif tensor.ndim > 1:  # every second entry of something larger
+        elif tensor.ndim > 1:  # every second entry of a larger tensor
             inputs[name] = torch.stack([tensor, torch.full_like(tensor, torch.nan)], dim=-1)[..., 0]
     oracle.assert_same(differentiate(inputs, backend, case), oracle.expected(case))
 
@@ -88,7 +88,7 @@ def test_nan_in_one_channel_leaves_the_others_alone(backend):
 @pytest.mark.parametrize("backend", HERE)
 @pytest.mark.parametrize("discretization", ["euler", "zoh"])
 def test_extreme_decays_stay_finite(backend, discretization):
-    """Modes that forget at once, modes that never do, and A = 0, where the zero-order hold divides zero by zero."""
+    """Modes that decay at once, modes that never decay, and A = 0, where the zero-order hold divides zero by zero."""
     case = replace(Case(), discretization=discretization)
     inputs = case.make()
     inputs["A"][:, 0], inputs["A"][:, 1], inputs["A"][:, 2] = -1e6, -1e-9, 0
@@ -97,14 +97,14 @@ def test_extreme_decays_stay_finite(backend, discretization):
 
 
 def test_slow_modes_do_not_drift_over_a_long_sequence():
-    """An error of the exponential compounds over the 1 / (1 - decay) steps that a state lives."""
+    """An error of the exponential accumulates over the 1 / (1 - decay) steps that a state lasts."""
     case = Case(batch=1, dim=8, length=20_000, state=4, options=False, softplus=False)
     inputs = case.make()
     inputs["A"] = -torch.logspace(-5, 0, 4).repeat(8, 1)
     wanted, _ = oracle.scan({name: t if t is None else t.double() for name, t in inputs.items()}, False, "euler")
     for backend in ("chunked", "cpu"):
         found = selective_scan(**inputs, backend=backend)
-        assert (found - wanted).abs().max() / wanted.abs().max() < 2e-5  # a float32 loop: 9e-6
+        assert (found - wanted).abs().max() / wanted.abs().max() < 2e-5  # a plain float32 loop reaches 9e-6
 
 
 @pytest.mark.parametrize("backend", HERE)

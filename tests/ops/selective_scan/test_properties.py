@@ -1,4 +1,4 @@
-"""What holds for every scan, whatever its sizes."""
+"""Properties of the scan that hold for all sizes."""
 
 import torch
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""Threads, forks and caches: what surrounds the CPU kernels."""
+"""The runtime of the CPU kernels: threads, forked processes and the compilation cache."""
 
 import hashlib
 import os
@@ -42,7 +42,7 @@ def differentiate(case: Case = CASE, seed: int = 0) -> dict[str, torch.Tensor]:
 
 
 def digest(tensors: Iterable[torch.Tensor]) -> str:
-    """Name every bit of the results."""
+    """Return a hash of all bits of the results."""
     return hashlib.sha256(b"".join(tensor.contiguous().numpy().tobytes() for tensor in tensors)).hexdigest()
 
 
@@ -76,8 +76,8 @@ class Scans(Dataset):
 
 
 def test_forked_data_loader_workers_may_scan(monkeypatch):
-    monkeypatch.setenv("NUMBA_NUM_THREADS", "2")  # a worker of a data loader would take one, and need no helper thread
-    differentiate()  # the parent's helper threads, which do not survive the fork, exist
+    monkeypatch.setenv("NUMBA_NUM_THREADS", "2")  # data-loader workers default to one thread, without helpers
+    differentiate()  # starts helper threads in the parent, which do not survive the fork
     loader = DataLoader(Scans(), batch_size=None, num_workers=2, multiprocessing_context="fork", timeout=60)
     for index, found in enumerate(loader):
         wanted = differentiate(seed=index)

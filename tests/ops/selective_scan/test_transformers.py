@@ -1,4 +1,4 @@
-"""Someone else's Mamba, with our scan in the place of its own."""
+"""The Mamba model of transformers, with our scan in place of its own."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The GPU kernels in Triton's interpreter, which must be chosen before Triton is imported: in a process of its own."""
+"""The GPU kernels in Triton's interpreter. It must be enabled before Triton is imported, hence the child process."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ from importlib import import_module
 from mambamatcher.ops import selective_scan
 from tests.ops.selective_scan import oracle
 
-# The interpreter takes a millisecond for every few numbers: short tiles, so that there are several.
+# The interpreter is slow, so sequences are short. Short tiles make several of them.
 import_module("mambamatcher.ops.selective_scan.gpu")._STEPS = 4
 for B, C, options, softplus, discretization in (
     ("shared", "shared", True, True, "euler"),

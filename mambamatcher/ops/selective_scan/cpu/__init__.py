@@ -1,4 +1,4 @@
-"""The scan on the CPU, compiled by Numba: forward and backward as a torch operator."""
+"""The scan on the CPU, compiled by Numba, as a torch operator with a backward pass."""
 
 from functools import reduce
 from itertools import pairwise, product
@@ -16,7 +16,8 @@ from mambamatcher.ops.selective_scan.cpu.forward import scan_forward
 from mambamatcher.ops.selective_scan.cpu.tiles import STEPS
 from mambamatcher.ops.selective_scan.operator import Inputs, define, empty_gradients
 
-# Spans of the backward pass: three blocks fill whole cache lines; more than 16 spans would cost memory for B and C.
+# Blocks per task of the backward pass: three fill whole cache lines. Every task of a group needs its own copy of the
+# gradients of B and C, so there are at most 16.
 _SPAN_BLOCKS, _MOST_SPANS = 3, 16
 
 
@@ -44,7 +45,7 @@ def _backward(
     wanted = _views(du, d_delta, dz if dz.numel() else dz.new_empty(1, 1, 1), *per_mode, *per_channel)
     call = (_arrays(inputs), _options(inputs, softplus, zoh), given, wanted)
 
-    # Of dB and dC, the first span of a group writes its share in place, the others beside it.
+    # The first span of a group writes its part of dB and dC in place, the others to copies that are added afterwards.
     blocks = starts.shape[1] // groups
     spans = _spans(blocks)
     shares = [(dB.transpose(2, 3), dC.transpose(2, 3))]
@@ -60,20 +61,20 @@ def _backward(
         reduce(Tensor.add_, others, first_share)
     for gradient, partial in zip((dA, d_weight, dD, d_bias), (*per_mode, *per_channel), strict=True):
         if gradient.numel():
-            # One by one: torch's own sum may take another order with another number of threads.
+            # Added one by one, because the order of torch.sum may depend on the number of threads.
             gradient.copy_(reduce(Tensor.add_, partial.unbind()))
     return gradients
 
 
 def _kept(u: Tensor, B: Tensor) -> tuple[int, ...]:
-    """Return the shape of the states at the start of every tile: (batch, block, tile, state × channel)."""
+    """Return the shape of the stored states at the start of each tile: (batch, block, tile, state × channel)."""
     batch, dim, length = u.shape
     groups, state = B.shape[1:3]
     return batch, groups * -(-(dim // groups) // LANES), -(-length // STEPS), state * LANES
 
 
 def _spans(blocks: int) -> list[tuple[int, int]]:
-    """Cut the blocks of a group, by their number alone."""
+    """Split the blocks of a group; the result depends on their number only, never on the threads."""
     width = max(_SPAN_BLOCKS, ceil(blocks / _MOST_SPANS))
     return [(first, min(first + width, blocks)) for first in range(0, blocks, width)]
 
@@ -84,7 +85,7 @@ def _options(inputs: Inputs, softplus: bool, zoh: bool) -> tuple[bool, bool, boo
 
 
 def _arrays(inputs: Inputs) -> tuple[np.ndarray, ...]:
-    """View the tensors as arrays; absent vectors are zero, absent tensors are placeholders that no kernel reads."""
+    """View the tensors as arrays. A missing D or delta_bias becomes zeros, a missing weight or z is never read."""
     u, delta, A, B, C, weight, D, z, delta_bias = inputs
     zeros = u.new_zeros(u.shape[1])
     weight = zeros[None] if weight is None else weight

@@ -1,9 +1,9 @@
 """Gradients of the scan on the CPU.
 
-Tiles are visited from the last to the first. In each one the states are recomputed from the one kept at its start, then
-the gradient of the state is carried back through it. B and C are shared by all channels of a group, so their gradients
-are sums over channels: eight partial sums per entry are kept over the blocks of a span and added once per tile. Spans
-depend on the sizes alone, never on the threads, and so do the results.
+Tiles are processed from the last to the first. In each tile the states are recomputed from the one stored at its start,
+then the gradient of the state is propagated back through the tile. B and C are shared by all channels of a group, so
+their gradients are sums over channels: eight partial sums per entry are accumulated over the blocks of a span and added
+once per tile. Spans depend on the sizes only, so the results do not depend on the number of threads.
 """
 
 import numpy as np
@@ -27,12 +27,12 @@ _WANTED = types.Tuple(
         float32[:, :],  # delta_bias, per sequence
     ]
 )
-_SHARES = types.UniTuple(float32[:, :], 2)  # of the gradients of B and C, (length, state)
+_SHARES = types.UniTuple(float32[:, :], 2)  # one span's part of the gradients of B and C, (length, state)
 
 
 @inlined
 def prepare_with_slope(raw: np.ndarray, slope: np.ndarray, bias: np.ndarray, use_softplus: bool, steps: int) -> None:
-    """Turn a tile of raw Δ into Δ, in place, and keep its derivative."""
+    """Apply bias and softplus to a tile of Δ in place, and store the derivative."""
     shift = load(bias, 0)
     for t in range(steps):
         value = load(raw, t * LANES) + shift
@@ -44,7 +44,7 @@ def prepare_with_slope(raw: np.ndarray, slope: np.ndarray, bias: np.ndarray, use
 def replay(
     tiles: tuple, memory: tuple, rates: np.ndarray, weights: np.ndarray, zoh: bool, weighted: bool, steps: int
 ) -> None:
-    """Recompute a tile, keeping every state and decay, and the ungated output without D·u."""
+    """Recompute a tile and store all states and decays, and the output before D·u and the gate."""
     u, delta, b, c, y = tiles
     states, decays = memory
     modes = b.size // STEPS
@@ -70,8 +70,8 @@ def replay(
 
 
 @inlined
-def ungate(tiles: tuple, gate: np.ndarray, gradient: np.ndarray, skip: np.ndarray, steps: int) -> None:
-    """Carry a tile of output gradients back through the gate; z becomes its own gradient."""
+def backpropagate_gate(tiles: tuple, gate: np.ndarray, gradient: np.ndarray, skip: np.ndarray, steps: int) -> None:
+    """Propagate a tile of output gradients back through the gate. `gate` is replaced by its gradient."""
     u, _, _, _, y = tiles
     scale = load(skip, 0)
     for t in range(steps):
@@ -84,12 +84,12 @@ def ungate(tiles: tuple, gate: np.ndarray, gradient: np.ndarray, skip: np.ndarra
 
 @inlined
 def accumulate(target: np.ndarray, place: int, factor: Lanes, other: Lanes) -> None:
-    """Add eight products to the floats at `place`."""
+    """Add the product of two vectors to the eight floats at `place`."""
     store(target, place, madd(factor, other, load(target, place)))
 
 
 @inlined
-def retreat(
+def backpropagate_scan(
     tiles: tuple,
     memory: tuple,
     constants: tuple,
@@ -100,10 +100,10 @@ def retreat(
     weighted: bool,
     steps: int,
 ) -> None:
-    """Carry the gradient of the state from the end of a tile to its start.
+    """Propagate the gradient of the state from the end of a tile to its start.
 
-    The tile of u becomes the gradient of u, and that of the outputs' gradients the gradient of Δ. `sums` collects those
-    of A, weight and D.
+    The tile of u is replaced by the gradient of u, and the tile of output gradients by the gradient of Δ. `sums`
+    accumulates the gradients of A, weight and D.
     """
     u, delta, b, c, dy_delta = tiles
     states, decays = memory
@@ -156,7 +156,7 @@ def retreat(
 
 @inlined
 def add_lanes(sums: np.ndarray, start: int, steps: int, target: np.ndarray) -> None:
-    """Add the eight partial sums of every entry of a tile into (position, state) and clear them."""
+    """Write the sum of the eight partial sums of every entry to `target` (position, state), and reset them."""
     modes = target.shape[1]
     for t in range(steps):
         for n in range(modes):
@@ -166,8 +166,8 @@ def add_lanes(sums: np.ndarray, start: int, steps: int, target: np.ndarray) -> N
 
 
 @inlined
-def slope_delta(gradient: np.ndarray, slope: np.ndarray, sums: np.ndarray, steps: int) -> None:
-    """Carry a tile of Δ's gradients back through the softplus, summing them for the bias."""
+def backpropagate_softplus(gradient: np.ndarray, slope: np.ndarray, sums: np.ndarray, steps: int) -> None:
+    """Propagate a tile of gradients of Δ back through the softplus, and add them to the gradient of the bias."""
     place = sums.size - LANES
     for t in range(steps):
         value = load(gradient, t * LANES) * load(slope, t * LANES)
@@ -205,13 +205,13 @@ def scan_backward(
     skip, bias = np.empty(LANES, np.float32), np.empty(LANES, np.float32)
     memory = (np.empty((STEPS + 1) * size, np.float32), np.empty(STEPS * size, np.float32))
     shared = (np.zeros(STEPS * size, np.float32), np.zeros(STEPS * size, np.float32))
-    # Of A, weight, D and delta_bias: float32 within a tile, float64 over a sequence that may have millions of steps.
+    # Gradients of A, weight, D and delta_bias: float32 within a tile, float64 over up to millions of steps.
     sums = np.empty(2 * size + 2 * LANES, np.float32)
     totals = np.zeros((count_blocks, sums.size), np.float64)
 
     group = locate(first, dim, groups)[0]
-    for chunk in range((length - 1) // STEPS, -1, -1):
-        start = chunk * STEPS
+    for tile in range((length - 1) // STEPS, -1, -1):
+        start = tile * STEPS
         steps = min(STEPS, length - start)
         gather_rows(B, batch, group, start, steps, b_tile)
         gather_rows(C, batch, group, start, steps, c_tile)
@@ -223,18 +223,18 @@ def scan_backward(
             gather(delta, batch, channel, count, start, steps, delta_tile)
             gather(dy, batch, channel, count, start, steps, dy_tile)
             prepare_with_slope(delta_tile, slope_tile, bias, use_softplus, steps)
-            memory[0][:size] = starts[batch, first + k, chunk]
+            memory[0][:size] = starts[batch, first + k, tile]
             forward_tiles = (u_tile, delta_tile, b_tile, c_tile, y_tile)
             replay(forward_tiles, memory, rates[k], weights[k], zoh, weighted, steps)
             if gated:
                 gather(z, batch, channel, count, start, steps, z_tile)
-                ungate(forward_tiles, z_tile, dy_tile, skip, steps)
+                backpropagate_gate(forward_tiles, z_tile, dy_tile, skip, steps)
                 scatter(z_tile, batch, channel, count, start, steps, dz)
             sums[:] = ZERO
             backward_tiles = (u_tile, delta_tile, b_tile, c_tile, dy_tile)
             constants = (rates[k], weights[k], skip)
-            retreat(backward_tiles, memory, constants, carry[k], sums, shared, zoh, weighted, steps)
-            slope_delta(dy_tile, slope_tile, sums, steps)
+            backpropagate_scan(backward_tiles, memory, constants, carry[k], sums, shared, zoh, weighted, steps)
+            backpropagate_softplus(dy_tile, slope_tile, sums, steps)
             totals[k] += sums
             scatter(u_tile, batch, channel, count, start, steps, du)
             scatter(dy_tile, batch, channel, count, start, steps, d_delta)

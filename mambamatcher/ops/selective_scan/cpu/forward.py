@@ -1,7 +1,7 @@
-"""The scan on the CPU, eight channels at a time.
+"""The scan on the CPU, for blocks of eight channels.
 
-The state of a block is kept as [state, channel], channels innermost, so that one vector instruction advances one mode
-of eight channels. Each block runs through the sequence in tiles; the state at the start of every tile is kept for the
+The state of a block is stored as [state, channel], channels innermost, so that one vector instruction updates one mode
+of eight channels. Each block processes the sequence tile by tile. The state at the start of each tile is stored for the
 backward pass, which recomputes the others.
 """
 
@@ -35,7 +35,7 @@ _OUTPUTS = types.Tuple([float32[:, :, :], float32[:, :, :], float32[:, :, :, :]]
 
 @inlined
 def prepare_delta(raw: np.ndarray, bias: np.ndarray, use_softplus: bool, steps: int) -> None:
-    """Turn a tile of raw Δ into Δ, in place."""
+    """Apply bias and softplus to a tile of Δ, in place."""
     shift = load(bias, 0)
     for t in range(steps):
         value = load(raw, t * LANES) + shift
@@ -53,7 +53,7 @@ def advance(
     weighted: bool,
     steps: int,
 ) -> None:
-    """Run one block through one tile; `at` is where its rates, weights and states begin."""
+    """Scan one tile with one block; `at` is the offset of its rates, weights and states."""
     u, delta, b, c, y = tiles
     modes = b.size // STEPS
     for t in range(steps):
@@ -76,7 +76,7 @@ def advance(
 
 @inlined
 def finish(tiles: tuple, gate: np.ndarray, skip: np.ndarray, gated: bool, steps: int) -> None:
-    """Add D·u to a tile of outputs and gate it, in place."""
+    """Add D·u to a tile of outputs and apply the gate, in place."""
     u, _, _, _, y = tiles
     scale = load(skip, 0)
     for t in range(steps):
@@ -89,7 +89,7 @@ def finish(tiles: tuple, gate: np.ndarray, skip: np.ndarray, gated: bool, steps:
 
 @inlined
 def take_row(source: np.ndarray, channel: int, count: int, row: np.ndarray) -> None:
-    """Copy `count` entries of a vector over channels."""
+    """Copy `count` entries of a per-channel vector and fill up with zeros."""
     row[:] = ZERO
     for c in range(count):
         row[c] = source[channel + c]
@@ -122,14 +122,14 @@ def scan_forward(inputs: tuple, options: tuple, outputs: tuple, batch: int, firs
     tiles = (u_tile, delta_tile, b_tile, c_tile, y_tile)
     for start in range(0, length, STEPS):
         steps = min(STEPS, length - start)
-        held = -1  # the group whose B and C are in the tiles
+        loaded = -1  # the group whose B and C are in the tiles
         for block in range(first, last):
             group, channel, count = locate(block, dim, groups)
             place = (block - first) * size
-            if group != held:
+            if group != loaded:
                 gather_rows(B, batch, group, start, steps, b_tile)
                 gather_rows(C, batch, group, start, steps, c_tile)
-                held = group
+                loaded = group
             take_row(D, channel, count, skip)
             take_row(delta_bias, channel, count, bias)
             gather(u, batch, channel, count, start, steps, u_tile)

@@ -1,7 +1,7 @@
-"""Move pieces of strided tensors into small contiguous tiles and back.
+"""Copy parts of strided tensors to small contiguous tiles and back.
 
-A tile holds STEPS rows of eight channels. Whatever the tensors' memory order, the kernels see only tiles, which stay in
-the first-level cache.
+A tile holds STEPS rows of eight channels and stays in the L1 cache. The kernels work on tiles only, so they support
+tensors of any memory layout.
 """
 
 import numpy as np
@@ -17,13 +17,13 @@ _FLOAT_BYTES = 4
 
 @inlined
 def blocks_per_group(channels: int) -> int:
-    """Return how many blocks of eight channels cover one group."""
+    """Return the number of blocks of eight channels that cover one group."""
     return (channels + LANES - 1) // LANES
 
 
 @inlined
 def locate(block: int, dim: int, groups: int) -> tuple[int, int, int]:
-    """Return a block's group, first channel and number of channels; blocks do not straddle groups."""
+    """Return the group, first channel and number of channels of a block. A block never spans two groups."""
     channels = dim // groups
     per_group = blocks_per_group(channels)
     group = block // per_group
@@ -33,7 +33,7 @@ def locate(block: int, dim: int, groups: int) -> tuple[int, int, int]:
 
 @inlined
 def gather(source: np.ndarray, batch: int, channel: int, count: int, start: int, steps: int, tile: np.ndarray) -> None:
-    """Copy `steps` of `count` channels of (batch, dim, length) into a tile; missing channels become zero."""
+    """Copy `steps` steps of `count` channels of (batch, dim, length) to a tile; missing channels become zero."""
     if count == LANES and source.strides[1] == _FLOAT_BYTES:
         offset = (batch * source.strides[0] + start * source.strides[2]) // _FLOAT_BYTES + channel
         stride = source.strides[2] // _FLOAT_BYTES
@@ -49,7 +49,7 @@ def gather(source: np.ndarray, batch: int, channel: int, count: int, start: int,
 
 @inlined
 def scatter(tile: np.ndarray, batch: int, channel: int, count: int, start: int, steps: int, target: np.ndarray) -> None:
-    """Undo `gather`."""
+    """Copy a tile back to (batch, dim, length); the inverse of `gather`."""
     if count == LANES and target.strides[1] == _FLOAT_BYTES:
         offset = (batch * target.strides[0] + start * target.strides[2]) // _FLOAT_BYTES + channel
         stride = target.strides[2] // _FLOAT_BYTES
@@ -63,7 +63,7 @@ def scatter(tile: np.ndarray, batch: int, channel: int, count: int, start: int, 
 
 @inlined
 def gather_rows(source: np.ndarray, batch: int, group: int, start: int, steps: int, tile: np.ndarray) -> None:
-    """Copy `steps` of one group of (batch, group, state, length) into rows of `state` floats."""
+    """Copy `steps` steps of one group of (batch, group, state, length) to rows of `state` floats."""
     state = source.shape[2]
     if source.strides[2] < source.strides[3]:
         for t in range(steps):
@@ -77,7 +77,7 @@ def gather_rows(source: np.ndarray, batch: int, group: int, start: int, steps: i
 
 @inlined
 def gather_matrix(source: np.ndarray, channel: int, count: int, factor: np.float32, target: np.ndarray) -> None:
-    """Copy `count` rows of (dim, state), times a factor, into a tile of `state` rows of eight channels."""
+    """Copy `count` rows of (dim, state), times a factor, to a tile of `state` rows of eight channels."""
     target[:] = ZERO
     for n in range(source.shape[1]):
         for c in range(count):

@@ -1,4 +1,4 @@
-"""Mamba blocks applied to a flattened grid: along one order, along several, or along PlainMamba's snakes."""
+"""Mamba blocks applied to a flattened grid: along one or several orders, or along PlainMamba's snakes."""
 
 from collections.abc import Sequence
 
@@ -14,10 +14,7 @@ Tokens = Float[Tensor, "batch position width"]
 
 
 class OrderedScan(nn.Module):
-    """One Mamba block per order; their outputs, back in place, are summed.
-
-    With a single order this is `block(sequence in that order)` undone.
-    """
+    """One Mamba block per order. Each output is brought back to the original order, then all are summed."""
 
     def __init__(self, width: int, orders: int, settings: MambaSettings) -> None:
         super().__init__()
@@ -30,14 +27,14 @@ class OrderedScan(nn.Module):
 
 
 class SnakeScan(nn.Module):
-    """PlainMamba: one block, scanned along continuous snakes in both senses of every axis, aware of its direction."""
+    """PlainMamba: one direction-aware block that scans along a snake in both directions of every axis."""
 
     def __init__(self, width: int, axes: int, settings: MambaSettings) -> None:
         super().__init__()
         self.block = Mamba(width, settings, directions=1 + 2 * axes)
 
     def forward(self, sequence: Tokens, shape: Shape) -> Tokens:
-        """Sum the scans of all 2·axes paths, gate the sum once, and project it back."""
+        """Sum the scans along all 2·axes paths, then apply the gate and the output projection once."""
         inner, gate = self.block.in_proj(sequence).chunk(2, dim=-1)
         total = torch.zeros((), device=sequence.device)
         for axis in range(len(shape)):

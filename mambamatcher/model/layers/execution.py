@@ -1,4 +1,4 @@
-"""Keeping the delicate parts in single precision when the rest runs in half."""
+"""How an operation is executed: when a CPU inference kernel may replace it, and when it must run in float32."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -12,8 +12,30 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 
+def may_use_cpu_kernels(tensor: Tensor) -> bool:
+    """Return whether an inference-only CPU kernel may process this tensor.
+
+    The kernels take float32 on the CPU. They compute no gradients and know neither autocast nor torch.compile.
+    """
+    return (
+        tensor.device.type == "cpu"
+        and tensor.dtype == torch.float32
+        and not torch.is_grad_enabled()
+        and not torch.is_autocast_enabled("cpu")
+        and not torch.compiler.is_compiling()
+    )
+
+
 def in_float32(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Run a function outside autocast with half-precision tensors widened to float32."""
+    """Decorate a function to run without autocast, with half-precision tensor arguments converted to float32.
+
+    Example:
+        >>> @in_float32
+        ... def dtype_of(tensor: Tensor) -> torch.dtype:
+        ...     return tensor.dtype
+        >>> dtype_of(torch.zeros(2, dtype=torch.bfloat16))
+        torch.float32
+    """
 
     def widen(value: Any) -> Any:
         return value.float() if isinstance(value, Tensor) and value.dtype in (torch.float16, torch.bfloat16) else value
