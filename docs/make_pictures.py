@@ -20,6 +20,7 @@ from torch import Tensor
 import mambamatcher
 from mambamatcher import Matcher
 from mambamatcher.datasets.synthetic import SyntheticPairs
+from mambamatcher.jobs.source import read_source
 from mambamatcher.matching.matcher import PreparedPair
 from mambamatcher.model.correlation import correlation_map
 from mambamatcher.model.geometry import grid_centres, unit_to_pixels
@@ -160,7 +161,7 @@ def draw_review(matcher: Matcher) -> None:
         for number, pair in enumerate(SyntheticPairs(6, seed=3, categories=["dog"])):
             Image.fromarray(pair.target.image).save(folder / "photos" / f"{number}.jpg")
         references = read_references(matcher, [SAMPLE / "source.png"], SAMPLE / "points.json")
-        propagate(matcher, references, folder / "photos", folder / "out")
+        propagate(matcher, references, read_source(folder / "photos"), folder / "out")
         options = "--headless --no-sandbox --disable-gpu --disable-background-networking --hide-scrollbars"
         shot = [f"--screenshot={folder / 'page.png'}", "--window-size=900,900", (folder / "out" / REVIEW).as_uri()]
         subprocess.run([chromium, *options.split(), *shot], check=True, capture_output=True)
