@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from mambamatcher.errors import InputError
-from mambamatcher.io.atomic import remove_files
 from mambamatcher.jobs.engines import Engine, Input, Work
 from mambamatcher.jobs.journal import Journal, Result
 from mambamatcher.jobs.progress import track
@@ -66,8 +65,7 @@ def run(job: Job[Outcome], engine: Engine, overwrite: bool = False) -> Outcome:
     for name, count in Counter(names).most_common(1):
         if count > 1:
             raise InputError(f"two {job.label} have the same name, {name}; their results could not be told apart")
-    _make_room(job, overwrite)
-    with Journal(job.journal, job.header, job.key, overwrite) as journal:
+    with Journal(job.journal, job.header, job.key, overwrite, job.products) as journal:
         done = {result[job.key] for result in job.check(list(journal.results.values()))}
         journal.drop(journal.results.keys() - done)
         left = [each for each in job.inputs if each.name not in done]
@@ -83,13 +81,3 @@ def cut(inputs: Sequence[Any], largest: int) -> list[Sequence[Any]]:
     """Cut inputs into shards; how depends on their number alone, not on the engine or its workers."""
     size = min(largest, -(-len(inputs) // FEWEST_SHARDS))
     return [inputs[start : start + size] for start in range(0, len(inputs), size)]
-
-
-def _make_room(job: Job[Any], overwrite: bool) -> None:
-    """Refuse products that no run can have written, since each begins with its journal; or remove them."""
-    if overwrite:
-        remove_files(*job.products)
-    elif not job.journal.exists():
-        for path in job.products:
-            if path.exists():
-                raise InputError(f"{path} exists already; choose another folder or ask to overwrite it")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mambamatcher.errors import InputError
-from mambamatcher.io.atomic import append_line, make_folder, open_lines, parse_json, write_atomically
+from mambamatcher.io.atomic import append_line, make_folder, open_lines, parse_json, remove_files, write_atomically
 
 Result = dict[str, Any]
 
@@ -24,23 +24,38 @@ class Journal:
     The file is locked while it is open, so two runs cannot write the same one.
     """
 
-    def __init__(self, path: Path, header: Mapping[str, Any], key: str, overwrite: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        header: Mapping[str, Any],
+        key: str,
+        overwrite: bool = False,
+        products: Sequence[Path] = (),
+    ) -> None:
         """Open a journal to add to, or begin one.
 
         Args:
             path: The file; its folder is created.
             header: What the results depend on.
             key: The entry of a result that names its input.
-            overwrite: Begin again, whatever the file holds.
+            overwrite: Begin again, whatever the file holds, and remove the products.
+            products: Files made of the results. Where they are without a journal, they are the user's own.
 
         Raises:
-            InputError: The file has another header or is not a journal, or another process is writing it.
+            InputError: The file has another header or is not a journal, products are the user's own, or another
+                process is writing the file.
         """
+        if not overwrite and not path.exists():
+            for product in products:
+                if product.exists():
+                    raise InputError(f"{product} exists already; choose another folder or ask to overwrite it")
         make_folder(path.parent)
         self.path, self.key = path, key
         self.header: dict[str, Any] = json.loads(json.dumps(header))  # as it is read back
         self._file = open_lines(path)
         try:
+            if overwrite:
+                remove_files(*products)  # first, so that none is left beside a journal it was not made of
             lines, size = ([], 0) if overwrite else self._read()
             self._file.truncate(size)
             if not size:

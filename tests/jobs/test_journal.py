@@ -98,6 +98,17 @@ def test_two_runs_do_not_write_one_file_at_once(tmp_path):
     assert write(tmp_path / "j", []) == ITEMS
 
 
+def test_a_run_that_is_refused_removes_nothing(tmp_path):
+    product = tmp_path / "product"
+    with Journal(tmp_path / "j", HEADER, "image", products=[product]):
+        product.write_text("of the first run")
+        with pytest.raises(InputError, match="another process is writing"):
+            Journal(tmp_path / "j", HEADER, "image", overwrite=True, products=[product])
+    assert product.exists()
+    Journal(tmp_path / "j", HEADER, "image", overwrite=True, products=[product])
+    assert not product.exists()
+
+
 def test_a_file_that_is_replaced_while_it_is_opened_is_not_written_to(tmp_path, monkeypatch):
     path = tmp_path / "j"
     write(path, ITEMS)
