@@ -137,10 +137,11 @@ def measure() -> dict:
     from mambamatcher.benchmark.complexity import stages
     from mambamatcher.benchmark.measurement import circumstances
     from mambamatcher.io.images import load_image
-    from mambamatcher.jobs.source import pictures, read_source
+    from mambamatcher.jobs.source import images, read_source
+    from mambamatcher.matching.portable import PortableMatcher
     from mambamatcher.model.checkpoint import EMBEDDED
-    from mambamatcher.tools.propagate import carry_each, read_references
-    from mambamatcher.tools.shard_work import Description
+    from mambamatcher.tools.features import write_features
+    from mambamatcher.tools.propagate import propagate_each, read_references
 
     torch.set_num_threads(1)
     sample = EMBEDDED.parent / "sample"
@@ -159,11 +160,11 @@ def measure() -> dict:
             found["read_bytes"][photo] = sum(path.stat().st_size for path in paths) / TARGETS
         small = next(iter(PHOTOS))
         items, table_path = read_source(Path(folder) / small).items, Path(folder) / "features.parquet"
-        work, lines = Description(matcher.model, matcher.calibration, None), list[dict]()
+        portable, lines = PortableMatcher(matcher), list[dict]()
         matcher.match(references[0].picture, target, references[0].points.points)  # what only the first ones cost
-        work.write(items[:1], table_path)
-        propagated = share(lambda: lines.extend(carry_each(matcher, references, pictures(items))))
-        described = share(lambda: work.write(items, table_path))
+        write_features(portable, items[:1], table_path)
+        propagated = share(lambda: lines.extend(propagate_each(matcher, references, images(items))))
+        described = share(lambda: write_features(portable, items, table_path))
         found |= {
             "propagate_seconds": propagated - found["decode_seconds"][small],
             "features_seconds": described - found["decode_seconds"][small],
@@ -186,7 +187,7 @@ def share(work: Callable[[], object]) -> float:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--measure", action="store_true", help="measure anew instead of reading the last figures")
+    parser.add_argument("--measure", action="store_true", help="measure again instead of reading the last figures")
     if parser.parse_args().measure:
         RESULTS.write_text(json.dumps(measure(), indent=1) + "\n")
     print(table(jobs(json.loads(RESULTS.read_text()))))

@@ -2,12 +2,12 @@
 
     python benchmarks/engines.py --pictures 500 --turns 3
 
-carries points to so many pictures with the embedded model, each time in a process of its own: with the local engine,
-with one Ray worker and with two, each held to one thread, and the same again in every turn. Ray is first started for
-the run alone, as without `--address`, and then runs already and has worked before, as a cluster does. The times are
-those of the whole call, with the start of the workers and, in the first case, of Ray; the ratios are those of each
-turn, and their median counts. The files written must be the same bytes. Needs two free cores; how free they are is
-told by two local engines at once with half of the pictures each. Writes benchmarks/results/engines.json.
+transfers points to that many images with the embedded model, each time in a process of its own: with the local engine,
+with one Ray worker and with two, each with one thread, and the same again in every turn. Ray is first started for the
+run alone, as without `--address`, and then runs already and has worked before, as a cluster does. The times are those
+of the whole call, with the start of the workers and, in the first case, of Ray; the ratios are those of each turn, and
+their median counts. The files written must be the same bytes. Needs two free cores; two local engines at once, with
+half of the images each, show how free they are. Writes benchmarks/results/engines.json.
 """
 
 import argparse
@@ -32,7 +32,7 @@ CONTROL, OWN, RUNNING = "without Ray", "Ray started for the run", "Ray running a
 WORKERS = {"one worker": 1, "two workers": 2}
 LARGEST_COST, LEAST_GAIN = 1.15, 1.6
 SIZE = (500, 375)
-WARM_UP = 8  # pictures, after which a cluster has worked before
+WARM_UP = 8  # images, after which a cluster has worked before
 
 
 def write_pictures(folder: Path, sample: Path, count: int) -> None:
@@ -47,26 +47,22 @@ def write_pictures(folder: Path, sample: Path, count: int) -> None:
 def run(workers: int, address: str | None, sample: Path, targets: Path, out: Path) -> float:
     """Return the seconds a propagation takes, without loading the model and reading the reference; 0 workers: local."""
     from mambamatcher import Matcher
-    from mambamatcher.jobs.engines import RayEngine
+    from mambamatcher.jobs.engines import LOCAL
+    from mambamatcher.jobs.ray_engine import RayEngine
     from mambamatcher.jobs.source import read_source
     from mambamatcher.ops.native.memory import keep_freed_memory
-    from mambamatcher.tools.propagate import propagate as propagate_folder
-    from mambamatcher.tools.propagate import read_references
-    from mambamatcher.tools.sharded import propagate
+    from mambamatcher.tools.propagate import propagate, read_references
 
     keep_freed_memory()  # as the commands and Ray's workers do
     matcher = Matcher.from_pretrained()
     references = read_references(matcher, [sample / "source.png"], sample / "points.json")
     begun = perf_counter()
-    if workers:
-        propagate(RayEngine(address, workers), matcher, references, read_source(targets), out, overwrite=False)
-    else:
-        propagate_folder(matcher, references, targets, out)
+    propagate(matcher, references, read_source(targets), out, RayEngine(address, workers) if workers else LOCAL)
     return perf_counter() - begun
 
 
 def run_apart(workers: int, address: str | None, targets: Path, out: Path) -> float:
-    """Do it in a process of its own, held to one thread."""
+    """Do it in a process of its own, with one thread."""
     one_thread = {**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
     command = [sys.executable, __file__, "--one", str(workers), address or "local", str(targets), str(out)]
     done = subprocess.run(command, env=one_thread, stdout=subprocess.PIPE, text=True, check=True)
@@ -74,7 +70,7 @@ def run_apart(workers: int, address: str | None, targets: Path, out: Path) -> fl
 
 
 def link(pictures: list[Path], folder: Path) -> Path:
-    """Make a folder of some of the pictures."""
+    """Make a folder of some of the images."""
     folder.mkdir(parents=True)
     for picture in pictures:
         (folder / picture.name).symlink_to(picture)
@@ -82,7 +78,7 @@ def link(pictures: list[Path], folder: Path) -> Path:
 
 
 def run_two(targets: Path, out: Path) -> float:
-    """Return the seconds of two local engines at once, the slower's, with half of the pictures each."""
+    """Return the seconds of two local engines at once, the slower's, with half of the images each."""
     pictures = sorted(targets.iterdir())
     halves = [link(pictures[begin::2], out / f"half {begin}") for begin in range(2)]
     with ThreadPoolExecutor(2) as pool:
@@ -91,7 +87,7 @@ def run_two(targets: Path, out: Path) -> float:
 
 @contextmanager
 def running_ray(targets: Path, out: Path) -> Iterator[str]:
-    """Start Ray on this machine, let it do a few pictures, and yield its address."""
+    """Start Ray on this machine, let it do a few images, and yield its address."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would report to its makers
     import ray
 

@@ -17,7 +17,7 @@ def evaluate(
     split: Annotated[str, typer.Option(help="The split, such as val, test or test-small.")] = "test",
     root: Annotated[Path | None, typer.Option(help="Where the benchmarks are; MAMBAMATCHER_DATA if not given.")] = None,
     out: Annotated[Path, typer.Option(help="The folder for predictions and reports.")] = Path("evaluation"),
-    limit: Annotated[int | None, typer.Option(min=1, help="Take only the first so many pairs.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Take only the first pairs, this many.")] = None,
     alpha: Annotated[list[float] | None, typer.Option(help="A threshold; repeat for more.")] = None,
     skip_bad: Annotated[
         bool, typer.Option(help="Leave out and list what cannot be read, instead of stopping.")
@@ -26,22 +26,20 @@ def evaluate(
     engine: Engine = EngineName.local,
     address: Address = None,
     workers: Workers = None,
-    overwrite: Annotated[bool, typer.Option(help="Begin again instead of going on with saved predictions.")] = False,
+    overwrite: Annotated[bool, typer.Option(help="Begin again instead of resuming from saved predictions.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Predict every pair of a benchmark once, save it, and score it under every protocol.
 
-    A run that was stopped goes on where it stopped. Saved predictions in place of MODEL are scored again.
+    A run that was stopped resumes where it stopped. Saved predictions in place of MODEL are scored again.
 
     Example: mambamatcher evaluate nearest --dataset spair --split val --root data --out results
     """
     from mambamatcher.evaluation.evaluate import Request, rescore
     from mambamatcher.evaluation.evaluate import evaluate as run
     from mambamatcher.evaluation.pck import ALPHAS
-    from mambamatcher.evaluation.predict import predict
     from mambamatcher.evaluation.predictors import MatcherPredictor
     from mambamatcher.jobs.engines import make_engine
-    from mambamatcher.tools.sharded import predict_with
 
     chosen = make_engine(engine, address, workers, device)
 
@@ -58,12 +56,8 @@ def evaluate(
     if model.endswith(".jsonl"):
         report = rescore(Path(model), request)
     else:
-        on_engine = predict if engine is EngineName.local else predict_with(chosen)
-        report = run(
-            MatcherPredictor(model, load_for_run(model, engine, device)),
-            request,
-            on_engine,
-        )
+        matcher = load_for_run(model, engine, device)
+        report = run(MatcherPredictor(model, matcher, chosen.device), request, chosen)
     if as_json:
         # the single errors are for `compare`, and in the file
         typer.echo(json.dumps({key: value for key, value in report.items() if key != "errors"}))

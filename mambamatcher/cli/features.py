@@ -1,4 +1,4 @@
-"""`mambamatcher features`: a model's features of many pictures, as Parquet."""
+"""`mambamatcher features`: a model's features of many images, as Parquet."""
 
 import json
 from dataclasses import asdict
@@ -11,17 +11,17 @@ from mambamatcher.cli.engines import Address, Device, Engine, EngineName, Worker
 
 
 def features(
-    pictures: Annotated[Path, typer.Argument(help="A folder, a manifest with one path a line, or Parquet.")],
+    pictures: Annotated[Path, typer.Argument(help="A folder, a manifest with one path per line, or Parquet.")],
     out: Annotated[Path, typer.Option(help="The folder for the results.")],
     model: Annotated[str | None, typer.Option(help="A preset's name or a saved model's folder.")] = None,
     device: Device = None,
     engine: Engine = EngineName.local,
     address: Address = None,
     workers: Workers = None,
-    overwrite: Annotated[bool, typer.Option(help="Begin again instead of going on with what is there.")] = False,
+    overwrite: Annotated[bool, typer.Option(help="Begin again instead of resuming.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of words.")] = False,
 ) -> None:
-    """Compute the features of PICTURES; the same command goes on after a stop.
+    """Compute the features of PICTURES; the same command resumes after a stop.
 
     OUT/parts gets Parquet with the columns image, width, height, shape (level, channel, h, w), features and error.
 
@@ -29,13 +29,13 @@ def features(
     """
     from mambamatcher.jobs.engines import make_engine
     from mambamatcher.jobs.source import read_source, require_parquet
-    from mambamatcher.tools.sharded import extract_features
+    from mambamatcher.tools.features import extract_features
 
     require_parquet()  # before a model is loaded
     chosen = make_engine(engine, address, workers, device)
     source = read_source(pictures)
-    done = extract_features(chosen, load_for_run(model, engine, device), source, out, overwrite)
+    done = extract_features(load_for_run(model, engine, device), source, out, chosen, overwrite)
     if as_json:
         typer.echo(json.dumps(asdict(done)))
         return
-    typer.echo(f"{done.pictures} pictures, {done.unreadable} of them unreadable; wrote {out / 'parts'}")
+    typer.echo(f"{done.pictures} images, {done.unreadable} of them unreadable; wrote {out / 'parts'}")

@@ -1,4 +1,4 @@
-"""`mambamatcher propagate`: mark points on a few pictures, get them on a whole folder."""
+"""`mambamatcher propagate`: mark points on a few images, get them on a whole folder."""
 
 import json
 from dataclasses import asdict
@@ -11,10 +11,10 @@ from mambamatcher.cli.engines import Address, Device, Engine, EngineName, Worker
 
 
 def propagate(
-    sources: Annotated[list[Path], typer.Argument(metavar="SOURCE...", help="The annotated pictures, one or several.")],
+    sources: Annotated[list[Path], typer.Argument(metavar="SOURCE...", help="The annotated images, one or several.")],
     targets: Annotated[
         Path,
-        typer.Argument(metavar="TARGETS", help="The pictures to find the points in: a folder, a manifest or Parquet."),
+        typer.Argument(metavar="TARGETS", help="The images to find the points in: a folder, a manifest or Parquet."),
     ],
     points_file: Annotated[Path, typer.Option(help="The sources' points as JSON, CSV or COCO keypoints.")],
     out: Annotated[Path, typer.Option(help="The folder for the results.")],
@@ -23,12 +23,12 @@ def propagate(
     engine: Engine = EngineName.local,
     address: Address = None,
     workers: Workers = None,
-    overwrite: Annotated[bool, typer.Option(help="Begin again instead of going on with what is there.")] = False,
+    overwrite: Annotated[bool, typer.Option(help="Begin again instead of resuming.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of words.")] = False,
 ) -> None:
-    """Carry the points of one or several SOURCEs to every picture of a folder; the same command goes on after a stop.
+    """Transfer the points of one or several SOURCEs to every image of a folder; the same command resumes after a stop.
 
-    TARGETS may also be a text file with one path a line, or Parquet with a column path and, if need be, bytes.
+    TARGETS may also be a text file with one path per line, or Parquet with a column path and, if need be, bytes.
 
     OUT gets points.jsonl, points.csv, points.coco.json and review.html, a page with the most doubtful targets first.
 
@@ -37,22 +37,17 @@ def propagate(
     from mambamatcher.io.images import require_file
     from mambamatcher.io.points import read_points
     from mambamatcher.jobs.engines import make_engine
+    from mambamatcher.jobs.shards import FOLDER
     from mambamatcher.jobs.source import read_source
-    from mambamatcher.tools.propagate import REVIEW, read_references
-    from mambamatcher.tools.propagate import propagate as propagate_folder
-    from mambamatcher.tools.sharded import GATHERED
-    from mambamatcher.tools.sharded import propagate as propagate_parts
+    from mambamatcher.tools import propagate as tool
 
     for path in sources:  # before a model is loaded
         require_file(path)
         read_points(points_file, path)
     chosen, source = make_engine(engine, address, workers, device), read_source(targets)
     matcher = load_for_run(model, engine, device)
-    references = read_references(matcher, sources, points_file)
-    if engine is EngineName.local and not source.listed:
-        summary = propagate_folder(matcher, references, targets, out, overwrite)
-    else:
-        summary = propagate_parts(chosen, matcher, references, source, out, overwrite)
+    references = tool.read_references(matcher, sources, points_file)
+    summary = tool.propagate(matcher, references, source, out, chosen, overwrite)
     if as_json:
         typer.echo(json.dumps(asdict(summary)))
         return
@@ -60,5 +55,6 @@ def propagate(
         f"{summary.targets} targets, {summary.unreadable} of them unreadable; "
         f"{summary.unmatched} points without a match"
     )
-    look = f"look through {out / REVIEW}" if summary.targets <= GATHERED else f"the results are {out / 'parts'}"
+    gathered = summary.targets <= tool.GATHERED
+    look = f"look through {out / tool.REVIEW}" if gathered else f"the results are in {out / FOLDER}"
     typer.echo(f"wrote {out}; {look}")

@@ -1,20 +1,29 @@
 """A whole evaluation: read the pairs, predict them once, score and report."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from mambamatcher.datasets.benchmarks import DATASETS, Reading, read_pairs
-from mambamatcher.datasets.records import fingerprint
+from mambamatcher.datasets.records import Pair, fingerprint
 from mambamatcher.errors import InputError
 from mambamatcher.evaluation.gallery import write_gallery
 from mambamatcher.evaluation.pck import ALPHAS
-from mambamatcher.evaluation.predict import Predictor, complete, predict
-from mambamatcher.evaluation.predictions import Header, Predictions, read_bare_predictions, read_predictions
+from mambamatcher.evaluation.predict import Predictor, complete, predict_each
+from mambamatcher.evaluation.predictions import (
+    Header,
+    Predictions,
+    check_records,
+    read_bare_predictions,
+    read_predictions,
+)
 from mambamatcher.evaluation.report import REPORTS, Report, make_report, write_report
 from mambamatcher.evaluation.table import Protocol, make_table
-from mambamatcher.io.atomic import remove_files
+from mambamatcher.jobs.engines import LOCAL, Engine
+from mambamatcher.jobs.job import Job, run
+from mambamatcher.jobs.shards import line_shards
 
 PREDICTIONS, GALLERY = "predictions.jsonl", "worst.html"
 
@@ -33,22 +42,38 @@ class Request:
     overwrite: bool = False
 
 
-def evaluate(predictor: Predictor, request: Request, predict: Callable[..., None] = predict) -> Report:
-    """Predict what is not predicted yet, then score; the same request goes on after a stop.
+def evaluate(predictor: Predictor, request: Request, engine: Engine = LOCAL) -> Report:
+    """Predict what is not predicted yet, then score; the same request resumes after a stop.
 
-    Another engine is another `predict`, called as the one of this package is.
+    Args:
+        predictor: Finds the points; on another engine than this process it must be picklable.
+        request: What to evaluate on.
+        engine: Where pairs are predicted.
+
+    Returns:
+        The report, which is also written beside the predictions.
     """
-    path = request.output / PREDICTIONS
-    reports = [request.output / name for name in (*REPORTS, GALLERY)]
-    there = next((report for report in reports if report.exists()), None)
-    if there and not path.exists() and not request.overwrite:  # an evaluation writes its predictions first
-        raise InputError(f"{there} exists already; choose another folder or ask to overwrite it")
     reading = _read(request)
     header = _header(predictor.name, predictor.configuration, reading, request)
-    if request.overwrite:
-        remove_files(*reports)
-    predict(predictor, reading.pairs[: request.limit], path, header, overwrite=request.overwrite)
-    return _report(read_predictions(path), request)
+    return run(evaluation_job(predictor, reading.pairs, header, request), engine, request.overwrite)
+
+
+def evaluation_job(predictor: Predictor, pairs: Sequence[Pair], header: Header, request: Request) -> Job[Report]:
+    """Return the job that predicts pairs into the file of predictions and reports on it."""
+    path = request.output / PREDICTIONS
+    reports = [request.output / name for name in (*REPORTS, GALLERY)]
+    return Job(
+        label=f"{header.dataset} {header.split}",
+        inputs=pairs[: request.limit],
+        header=asdict(header),
+        journal=path,
+        key="pair",
+        work=partial(predict_each, predictor),
+        # what is scored is what was saved
+        finish=lambda _: _report(read_predictions(path), request),
+        products=[*reports, *line_shards(request.output)],
+        check=partial(check_records, path),
+    )
 
 
 def rescore(path: Path, request: Request) -> Report:
@@ -70,7 +95,7 @@ def _read(request: Request) -> Reading:
 
 
 def _header(model: str, configuration: Mapping[str, Any], reading: Reading, request: Request) -> Header:
-    """Describe the run; the whole split is described, so a limited run can be gone on with."""
+    """Describe the run; the whole split is described, so a limited run can be resumed with a higher limit."""
     return Header(
         model=model,
         configuration=configuration,

@@ -1,12 +1,7 @@
-"""The file of predictions: a header line, then one JSON line a pair with all that any protocol needs to be scored.
+"""The file of predictions: a header line, then one JSON line per pair with all that any protocol needs to score it."""
 
-A line is written whole or, after a kill, found torn and dropped; so a run goes on where it stopped, and no pair is lost
-or repeated.
-"""
-
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +11,7 @@ from mambamatcher.datasets.faults import check_kind, check_number, check_numbers
 from mambamatcher.datasets.reading import read_text
 from mambamatcher.datasets.records import AnnotatedImage, Pair, has_side, mirror_name
 from mambamatcher.errors import InputError
-from mambamatcher.io.atomic import append_line, make_folder, open_lines, parse_json
+from mambamatcher.io.atomic import parse_json
 from mambamatcher.io.images import MAX_SIDE
 
 FORMAT = "mambamatcher-predictions"
@@ -25,7 +20,7 @@ VERSION = 1
 
 @dataclass(frozen=True, kw_only=True)
 class Header:
-    """What made the predictions and on what; a run only goes on in a file with the same header."""
+    """What made the predictions and on what; a run resumes only in a file with the same header."""
 
     model: str
     configuration: Mapping[str, Any]
@@ -73,37 +68,12 @@ def record(pair: Pair, predicted: np.ndarray, confidence: np.ndarray | None, sec
     }
 
 
-class PredictionFile:
-    """An open file of predictions to add to; pairs it already holds are in `done`."""
-
-    def __init__(self, path: Path, header: Header, overwrite: bool = False) -> None:
-        make_folder(path.parent)
-        self.done: set[str] = set()
-        if path.exists() and not overwrite and (found := _complete_lines(path, json.dumps(asdict(header)))):
-            self.done = {line["pair"] for line in _checked(path, _check(path, found, header))}
-            self._file = open_lines(path, keep=sum(len(line.encode()) for line in found))
-        else:
-            self._file = open_lines(path)
-            append_line(self._file, asdict(header))
-
-    def add(self, line: dict[str, Any]) -> None:
-        """Append one pair and hand it to the operating system before the next one starts."""
-        append_line(self._file, line)
-        self.done.add(line["pair"])
-
-    def __enter__(self) -> "PredictionFile":
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._file.close()
-
-
 def read_predictions(path: Path) -> Predictions:
-    """Read a complete or unfinished file of predictions."""
-    lines = _complete_lines(path)
+    """Read a complete or unfinished file of predictions; a truncated last line is dropped."""
+    lines = [line for line in read_text(path).splitlines(keepends=True) if line.endswith("\n")]
     if not lines:
         raise InputError(f"{path} holds no predictions")
-    return Predictions(_header(path, lines[0]), list(_checked(path, _records(path, lines[1:]))))
+    return Predictions(_header(path, lines[0]), list(check_records(path, _records(path, lines[1:]))))
 
 
 def read_bare_predictions(path: Path) -> dict[str, dict[str, Any]] | None:
@@ -113,36 +83,6 @@ def read_bare_predictions(path: Path) -> dict[str, dict[str, Any]] | None:
         return None
     with naming(path):
         return {line["pair"]: line for line in lines}
-
-
-def _complete_lines(path: Path, first: str | None = None) -> list[str]:
-    """Return the lines but a torn last one; where there is no other, it must be the beginning of `first`."""
-    lines = read_text(path).splitlines(keepends=True)
-    whole = [line for line in lines if line.endswith("\n")]
-    if first is not None and lines and not whole and not first.startswith(lines[0]):
-        raise InputError(f"{path} was not written by this program; write to another folder or overwrite it")
-    return whole
-
-
-def _check(path: Path, lines: Sequence[str], header: Header) -> Iterator[dict[str, Any]]:
-    difference = _difference(asdict(_header(path, lines[0])), asdict(header))
-    if difference is not None:
-        raise InputError(
-            f"{path} holds predictions of another run ({difference}); write to another folder or overwrite it"
-        )
-    return _records(path, lines[1:])
-
-
-def _difference(there: Mapping[str, Any], wanted: Mapping[str, Any], within: str = "") -> str | None:
-    """Name the first value that differs, inside nested mappings too."""
-    for key in {**there, **wanted}:
-        old, new = there.get(key), wanted.get(key)
-        if isinstance(old, Mapping) and isinstance(new, Mapping):
-            if nested := _difference(old, new, f"{within}{key}."):
-                return nested
-        elif old != new:
-            return f"{within}{key} was {old!r}, now {new!r}"
-    return None
 
 
 def _header(path: Path, line: str) -> Header:
@@ -164,7 +104,7 @@ def _records(path: Path, lines: Sequence[str]) -> Iterator[dict[str, Any]]:
         yield record
 
 
-def _checked(path: Path, records: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def check_records(path: Path, records: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield records that are as `record` makes them, and refuse the first that is not."""
     for number, record in enumerate(records, start=1):
         with naming(f"{path}: prediction {number}"):
@@ -182,7 +122,7 @@ def _checked(path: Path, records: Iterable[dict[str, Any]]) -> Iterator[dict[str
                 check_kind(record[key]["path"], str, "path")
                 check_numbers(record[key]["size"], 2, "size")
                 if not all(1 <= side <= MAX_SIDE for side in record[key]["size"]):
-                    raise InputError(f"no picture has the size {record[key]['size']}")
+                    raise InputError(f"no image has the size {record[key]['size']}")
                 if record[key]["bbox"] is not None:
                     check_numbers(record[key]["bbox"], 4, "bbox")
             if record["confidence"] is not None:

@@ -70,12 +70,13 @@ def write_text_atomically(path: Path, text: str, overwrite: bool = False) -> Non
     write_atomically(path, lambda temporary: _write_text(temporary, text), overwrite)
 
 
-def open_lines(path: Path, keep: int = 0) -> FileIO:
-    """Open a file to append lines to after its first `keep` bytes; nothing is buffered, so nothing waits to be lost."""
+def open_lines(path: Path) -> FileIO:
+    """Open and lock a file to read it and to append lines; nothing is buffered, so nothing waits to be lost."""
     try:
         file = FileIO(path, "a+")
         _lock(file)
-        file.truncate(keep)
+        if not os.path.samestat(os.fstat(file.fileno()), path.stat()):
+            raise BlockingIOError  # the process that held the lock has just replaced the file
     except BlockingIOError as error:
         raise InputError(f"another process is writing {path}; wait for it, or use another folder") from error
     except OSError as error:

@@ -1,44 +1,91 @@
-"""A file of results that any kill leaves whole: a header line, then one JSON line for each item done.
+"""The journal of a run: a header line, then one JSON line for each input that is done.
 
-A line is written at once and handed to the operating system before the next item begins; a torn last line is dropped
-when the file is opened again. So a run goes on where it stopped, nothing is lost and nothing is there twice.
+Each line is handed to the operating system before the next one is written. A truncated last line, as a kill or a full
+disk leaves it, is dropped when the file is opened again. So a run resumes where it stopped: no result is lost and none
+is there twice.
 """
 
 import json
-from collections.abc import Mapping
-from os import PathLike
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from mambamatcher.errors import InputError
-from mambamatcher.io.atomic import append_line, open_lines, parse_json
+from mambamatcher.io.atomic import append_line, make_folder, open_lines, parse_json, remove_files, write_atomically
+
+Result = dict[str, Any]
+
+_QUOTED = 120  # characters; a longer difference between two headers is named, but not quoted
 
 
 class Journal:
-    """An open file of results to add to; items it already holds are in `done`, by their `key`."""
+    """An open journal; `results` holds what is done, by the name of its input.
 
-    def __init__(self, path: str | PathLike[str], header: Mapping[str, Any], key: str, overwrite: bool = False) -> None:
-        path = Path(path)
-        header = json.loads(json.dumps(header))  # as it will be read back
-        self.key = key
-        self.done: dict[str, dict[str, Any]] = {}
-        begun = read_journal(path, json.dumps(header)) if path.is_file() and not overwrite else None
-        if begun is not None and begun[0] is not None:
-            if difference := _difference(begun[0], header):
-                raise InputError(f"{path} was begun by another run ({difference}); use another folder or overwrite it")
-            for number, line in enumerate(begun[1], start=2):
-                if not isinstance(line.get(key), str):
-                    raise InputError(f"{path}: line {number} names no {key}; it was not written by this program")
-            self.done = {line[key]: line for line in begun[1]}
-            self._file = open_lines(path, keep=begun[2])
-        else:
-            self._file = open_lines(path)
-            append_line(self._file, header)
+    The file is locked while it is open, so two runs cannot write the same one.
+    """
 
-    def add(self, line: dict[str, Any]) -> None:
-        """Append one item."""
-        append_line(self._file, line)
-        self.done[line[self.key]] = line
+    def __init__(
+        self,
+        path: Path,
+        header: Mapping[str, Any],
+        key: str,
+        overwrite: bool = False,
+        products: Sequence[Path] = (),
+    ) -> None:
+        """Open a journal to add to, or begin one.
+
+        Args:
+            path: The file; its folder is created.
+            header: What the results depend on.
+            key: The entry of a result that names its input.
+            overwrite: Begin again, whatever the file holds, and remove the products.
+            products: Files made of the results. Where they are without a journal, they are the user's own.
+
+        Raises:
+            InputError: The file has another header or is not a journal, products are the user's own, or another
+                process is writing the file.
+        """
+        if not overwrite and not path.exists():
+            for product in products:
+                if product.exists():
+                    raise InputError(f"{product} exists already; choose another folder or ask to overwrite it")
+        make_folder(path.parent)
+        self.path, self.key = path, key
+        self.header: dict[str, Any] = json.loads(json.dumps(header))  # as it is read back
+        self._file = open_lines(path)
+        try:
+            if overwrite:
+                remove_files(*products)  # first, so that none is left beside a journal it was not made of
+            lines, size = ([], 0) if overwrite else self._read()
+            self._file.truncate(size)
+            if not size:
+                append_line(self._file, self.header)
+        except BaseException:
+            self._file.close()
+            raise
+        self.results: dict[str, Result] = {line[key]: line for line in lines}
+        self._order = [line[key] for line in lines]
+
+    def add(self, result: Result) -> None:
+        """Append the result of one input."""
+        append_line(self._file, result)
+        self.results[result[self.key]] = result
+        self._order.append(result[self.key])
+
+    def drop(self, names: Iterable[str]) -> None:
+        """Forget results that no longer count; their lines go when the journal is sorted."""
+        for name in names:
+            del self.results[name]
+
+    def sort(self, names: Sequence[str]) -> None:
+        """Put the lines into the order of the inputs; nothing can be added afterwards.
+
+        Workers finish in any order. The file is then replaced in one step, so that it does not depend on them.
+        """
+        ordered = list(dict.fromkeys([*names, *self.results]))
+        if ordered != self._order:
+            lines = [self.header, *(self.results[name] for name in ordered)]
+            write_atomically(self.path, lambda temporary: write_lines(temporary, lines), overwrite=True)
 
     def __enter__(self) -> "Journal":
         return self
@@ -46,29 +93,49 @@ class Journal:
     def __exit__(self, *exception: object) -> None:
         self._file.close()
 
+    def _read(self) -> tuple[list[Result], int]:
+        """Return the results and the number of bytes that are whole; 0 where there is no whole header."""
+        self._file.seek(0)
+        content = self._file.readall()
+        whole = content[: content.rfind(b"\n") + 1]
+        lines = [self._parse(number, line) for number, line in enumerate(whole.split(b"\n")[:-1], start=1)]
+        if not lines:
+            if not json.dumps(self.header).encode().startswith(content):
+                raise InputError(f"{self.path} was not written by this program; use another folder or overwrite it")
+            return [], 0
+        if difference := _difference(lines[0], self.header):
+            raise InputError(f"{self.path} was begun by another run ({difference}); use another folder or overwrite it")
+        for number, line in enumerate(lines[1:], start=2):
+            if not isinstance(line.get(self.key), str):
+                raise InputError(f"{self.path}: line {number} has no {self.key}; it was not written by this program")
+        return lines[1:], len(whole)
 
-def read_journal(path: Path, first: str) -> tuple[dict[str, Any] | None, list[dict[str, Any]], int]:
-    """Return the header (None if only the beginning of `first` was written), the items, and the bytes they take."""
-    content = path.read_bytes()
-    whole = content[: content.rfind(b"\n") + 1]
-    lines = []
-    for number, line in enumerate(whole.splitlines(), start=1):
+    def _parse(self, number: int, line: bytes) -> Result:
         try:
-            lines.append(parse_json(line))
+            content = parse_json(line)
         except ValueError as error:
             raise InputError(
-                f"{path}: line {number} is not JSON ({error}); it was not written by this program"
+                f"{self.path}: line {number} is not JSON ({error}); it was not written by this program"
             ) from error
-        if not isinstance(lines[-1], dict):
-            raise InputError(f"{path}: line {number} is no result; it was not written by this program")
-    if not lines:
-        if not first.encode().startswith(content):
-            raise InputError(f"{path} was not written by this program; use another folder or overwrite it")
-        return None, [], 0
-    return lines[0], lines[1:], len(whole)
+        if not isinstance(content, dict):
+            raise InputError(f"{self.path}: line {number} is not a result; it was not written by this program")
+        return content
 
 
-def _difference(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> str | None:
-    """Name the first entry that differs."""
-    different = [name for name in {**there, **wanted} if there.get(name) != wanted.get(name)]
-    return f"with another {different[0]}" if different else None
+def write_lines(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
+    """Write JSON Lines."""
+    with path.open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps(line) + "\n" for line in lines)
+
+
+def _difference(there: Mapping[str, Any], wanted: Mapping[str, Any], within: str = "") -> str | None:
+    """Describe the first value that differs, inside nested mappings too."""
+    for key in {**there, **wanted}:
+        old, new = there.get(key), wanted.get(key)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            if nested := _difference(old, new, f"{within}{key}."):
+                return nested
+        elif old != new:
+            quoted = f"{within}{key} was {old!r}, now {new!r}"
+            return quoted if len(quoted) <= _QUOTED else f"with another {within}{key}"
+    return None

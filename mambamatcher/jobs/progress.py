@@ -1,4 +1,4 @@
-"""Progress of a long loop: a bar on a terminal, a plain line now and then elsewhere; always on standard error."""
+"""Progress of a long loop on standard error: a bar on a terminal, elsewhere a plain line now and then."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -14,13 +14,13 @@ _SECONDS = 10.0  # between plain lines
 
 
 def track(items: Iterable[Item], total: int, label: str) -> Iterator[Item]:
-    """Yield the items and say how far the loop is."""
+    """Yield the items and report how many of them are done."""
     if sys.stderr.isatty():
         yield from rich_track(items, description=label, total=total, console=Console(stderr=True))
         return
-    told = monotonic()
+    reported = monotonic()
     for done, item in enumerate(items, start=1):
         yield item
-        if done == total or monotonic() - told >= _SECONDS:
-            told = monotonic()
+        if done == total or monotonic() - reported >= _SECONDS:
+            reported = monotonic()
             sys.stderr.write(f"{label}: {done} of {total}\n")

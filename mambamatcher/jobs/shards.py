@@ -1,155 +1,128 @@
-"""Output in parts: each is a file that appears whole, under a name that says which inputs it holds.
+"""Results that are files: one for each shard of the inputs, under OUT/parts.
 
-So it does not matter who writes a part, or how often it was begun: a run that goes on does the parts that are missing,
-nothing is lost and nothing is there twice.
+A shard's file appears in one step, and then its line in the journal beside it. So it does not matter who writes a file,
+or how often it was begun: a run that resumes does the shards that are missing.
 """
 
-import json
 import os
 import re
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from mambamatcher.errors import InputError
-from mambamatcher.io.atomic import make_folder, parse_json, remove_files, write_atomically
+from mambamatcher.io.atomic import remove_files, write_atomically
+from mambamatcher.jobs.engines import Input
+from mambamatcher.jobs.job import LARGEST_SHARD, Job, Outcome, cut
+from mambamatcher.jobs.journal import Result
 
 FOLDER = "parts"
-RUN = "_run.json"  # readers of Parquet folders pass over names that begin so
-LARGEST = 1000  # inputs a part, which is what a stop can cost each worker
-_OURS = re.compile(r"\.?(part-\d+|_run)\b.*")  # with a dot: still being written, or left by a process that was killed
-_ABANDONED = 86_400  # seconds after which nobody is writing such a file any more
-FEWEST = 128  # parts, where there are inputs enough: workers then end at nearly the same time
+JOURNAL = "_run.jsonl"  # readers of Parquet folders skip names that begin with _
+VERSION = 2
+_VERSION_1 = "_run.json"  # where the first version described a run
+_SHARD = re.compile(r"part-\d{6}\.(jsonl|parquet)")
+_TEMPORARY = re.compile(r"\.part-\d{6}-\w+\.(jsonl|parquet)")
 
-
-@runtime_checkable
-class Work(Protocol):
-    """What is done to each part; it is sent to the workers, so it must be picklable."""
-
-    @property
-    def suffix(self) -> str:
-        """How the files it writes end."""
-        ...
-
-    def write(self, items: Sequence[Any], path: Path) -> None:
-        """Write the results of the items to a file."""
-        ...
+Write = Callable[[Sequence[Any], Path], Mapping[str, int]]
 
 
 @dataclass(frozen=True)
-class Part:
-    """Some of the inputs and where their results go."""
+class ShardFile:
+    """Some of the inputs, and the file for their results."""
 
     path: Path
     items: Sequence[Any]
 
-    def check(self, results: int) -> None:
-        """See that a file that is there has a result for every input."""
-        if results != len(self.items):
-            raise InputError(
-                f"{self.path} has {results} whole results of {len(self.items)}; remove it, and the same command goes on"
-            )
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return self.path.name
 
-    def attempts(self, since: float) -> int:
-        """Count those that were begun and killed: each has left the file it was writing."""
-        left = self.path.parent.glob(f".{self.path.stem}-*")
-        return sum(path.stat().st_mtime >= since for path in left)
 
-    def complete(self, work: Work) -> None:
-        """Do the work and put its file in place in one step."""
+def shard_job(
+    out: Path,
+    items: Sequence[Input],
+    header: Mapping[str, Any],
+    write: Write,
+    *,
+    suffix: str,
+    finish: Callable[[Counter[str]], Outcome],
+) -> Job[Outcome]:
+    """Return a job that writes one file for each shard of the items.
 
-        def write(temporary: Path) -> None:
-            work.write(self.items, temporary)
+    Args:
+        out: The folder of the run; the files go to its folder `parts`.
+        items: Everything there is to do, in order.
+        header: What the results depend on.
+        write: Writes the results of some items to a file, and returns what it counted. It is sent to the workers.
+        suffix: How the files' names end.
+        finish: Gets the sums of what was counted.
+    """
+    folder = out.absolute() / FOLDER  # workers may run in another folder
+    shards = cut(items, LARGEST_SHARD)
+    names = "\n".join(item.name for item in items).encode("utf-8", "surrogateescape")
+    described = {"list of inputs": sha256(names).hexdigest(), "inputs per shard": len(shards[0])}
+
+    def total(results: list[Result]) -> Outcome:
+        remove_files(*_find(folder, _TEMPORARY))  # left by a kill
+        sums: Counter[str] = Counter()
+        for result in results:
+            sums.update({name: value for name, value in result.items() if name != "shard"})
+        return finish(sums)
+
+    return Job(
+        label="shards",
+        inputs=[ShardFile(folder / f"part-{number:06d}{suffix}", shard) for number, shard in enumerate(shards)],
+        header={"version": VERSION, **header, **described},
+        journal=folder / JOURNAL,
+        key="shard",
+        work=partial(_write_shards, write),
+        finish=total,
+        products=[*_find(folder, _SHARD), folder / _VERSION_1],
+        check=partial(_check, folder),
+        largest_shard=1,
+    )
+
+
+def line_shards(out: Path) -> list[Path]:
+    """Return the shards of JSON Lines in OUT/parts, of a larger run or one of version 1."""
+    return [path for path in _find(out / FOLDER, _SHARD) if path.suffix == ".jsonl"]
+
+
+def _find(folder: Path, pattern: re.Pattern[str]) -> list[Path]:
+    return sorted(path for path in folder.glob("*") if pattern.fullmatch(path.name))
+
+
+def _write_shards(write: Write, shards: Sequence[ShardFile]) -> Iterator[Result]:
+    for shard in shards:
+        counted: dict[str, int] = {}
+
+        def fill(temporary: Path, shard: ShardFile = shard, counted: dict[str, int] = counted) -> None:
+            counted.update(write(shard.items, temporary))
             with temporary.open("rb") as file:
                 os.fsync(file)  # else a machine that goes down may leave the name of an empty file
 
-        write_atomically(self.path, write, overwrite=True)
+        write_atomically(shard.path, fill, overwrite=True)
+        yield {"shard": shard.name, "bytes": shard.path.stat().st_size, **counted}
 
 
-def plan(
-    out: Path, suffix: str, header: Mapping[str, Any], items: Sequence[Any], names: Sequence[str], overwrite: bool
-) -> list[Part]:
-    """Cut the inputs into parts under `out`; a folder begun by another run is refused, or emptied to overwrite it.
-
-    How they are cut depends on their number alone, so a run can go on with another number of workers.
-    """
-    folder = out.absolute() / FOLDER  # workers may run in another folder
-    size = min(LARGEST, -(-len(items) // FEWEST))
-    described = json.loads(json.dumps({**header, "list of inputs": _digest(names), "number of inputs a part": size}))
-    make_folder(folder)
-    if overwrite:
-        _empty(folder)
-    begun = _read(folder / RUN)
-    if begun is None:
-        if any(folder.glob("part-*")):
+def _check(folder: Path, results: Iterable[Result]) -> Iterator[Result]:
+    """Yield the results whose files are there, and refuse one that has changed."""
+    sizes = {path.name: path.stat().st_size for path in _find(folder, _SHARD)}
+    for result in results:
+        name = result["shard"]
+        if not all(isinstance(count, int) for key, count in result.items() if key != "shard"):
             raise InputError(
-                f"{folder} holds parts, but not the {RUN} that says of which run; use another folder or overwrite it"
+                f"{folder / JOURNAL}: the line of {name:.60} is damaged; use another folder or overwrite it"
             )
-        write_atomically(folder / RUN, lambda path: _write(path, described))
-    elif begun != described:
-        different = next(key for key in {**begun, **described} if begun.get(key) != described.get(key))
-        raise InputError(
-            f"{folder} was begun by another run (with another {different}); use another folder or overwrite it"
-        )
-    remove_files(*(path for path in _ours(folder) if path.name.startswith(".") and _abandoned(path)))
-    return [
-        Part(folder / f"part-{number:06d}{suffix}", items[start : start + size])
-        for number, start in enumerate(range(0, len(items), size))
-    ]
-
-
-def read_lines(parts: Sequence[Part]) -> Iterator[dict[str, Any]]:
-    """Yield the lines of parts written as JSON Lines, in the order of the inputs."""
-    for part in parts:
-        try:
-            lines = [parse_json(line) for line in part.path.read_text(encoding="utf-8").splitlines()]
-        except (OSError, ValueError):
-            lines = []
-        part.check(sum(isinstance(line, dict) for line in lines))
-        yield from lines
-
-
-def write_lines(path: Path, lines: Iterator[dict[str, Any]]) -> None:
-    """Write JSON Lines."""
-    with path.open("w", encoding="utf-8") as file:
-        file.writelines(json.dumps(line) + "\n" for line in lines)
-
-
-def _empty(folder: Path) -> None:
-    """Remove all that a run wrote; what says which run it was goes last, so that the next one notices a stop."""
-    others = set(folder.iterdir()) - set(_ours(folder))
-    if others:
-        raise InputError(f"{min(others)} is not this program's, so {folder} cannot be overwritten; use another folder")
-    remove_files(*sorted(_ours(folder), key=lambda path: path.name == RUN))
-
-
-def _ours(folder: Path) -> list[Path]:
-    return [path for path in folder.iterdir() if _OURS.fullmatch(path.name)]
-
-
-def _abandoned(path: Path) -> bool:
-    try:
-        return time.time() - path.stat().st_mtime > _ABANDONED
-    except FileNotFoundError:  # whoever wrote it has put it in place
-        return False
-
-
-def _read(path: Path) -> dict[str, Any] | None:
-    if not path.exists():
-        return None
-    try:
-        content = parse_json(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} was not written by this program: {error}") from error
-    return content if isinstance(content, dict) else {}
-
-
-def _write(path: Path, content: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-
-
-def _digest(names: Sequence[str]) -> str:
-    return sha256("\n".join(names).encode("utf-8", "surrogateescape")).hexdigest()
+        if sizes.get(name, result.get("bytes")) != result.get("bytes"):
+            raise InputError(
+                f"{folder / name} has {sizes[name]} bytes, not the {result.get('bytes')} that were written; remove "
+                "it, and the same command resumes"
+            )
+        if name in sizes:
+            yield result

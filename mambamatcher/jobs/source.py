@@ -1,15 +1,17 @@
-"""Where pictures come from: a folder, a manifest with one path a line, or Parquet.
+"""Where images come from: a folder, a manifest with one path per line, or Parquet.
 
-Parquet has a column `path`; where it has a column `bytes` too, that is the picture's file, and the path only its name.
+Parquet has a column `path`. Where it also has a column `bytes`, that is the image file, and the path only its name.
 """
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate, islice, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from PIL import Image
 
@@ -17,12 +19,16 @@ from mambamatcher.errors import BackendError, InputError
 from mambamatcher.io.images import ImageLike
 
 PATH, BYTES = "path", "bytes"
-READ = 16  # pictures of a table at a time
+READ = 16  # images of a table at a time
+AHEAD = 4  # images decoded before they are asked for, so that a slow file does not hold up the model
+
+Given = TypeVar("Given")
+Ready = TypeVar("Ready")
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A picture by its name in the results: the file at `place`, or a row of the Parquet file there."""
+    """An image by its name in the results: the file at `place`, or a row of the Parquet file there."""
 
     name: str
     place: str
@@ -31,52 +37,51 @@ class Item:
 
 @dataclass(frozen=True)
 class Source:
-    """All pictures to work on, in order.
-
-    `listed` says that a manifest or Parquet names them, and not a folder of pictures itself.
-    """
+    """All images to work on, in order, and the folder or file that they come from."""
 
     origin: Path
     items: list[Item]
-    listed: bool
 
     def find(self, names: Collection[str]) -> Iterator[tuple[str, ImageLike]]:
-        """Yield some of the pictures by their names, in their order here."""
-        return pictures([item for item in self.items if item.name in names])
+        """Yield some of the images by their names, in their order here."""
+        return images([item for item in self.items if item.name in names])
 
 
 def read_source(origin: Path) -> Source:
-    """List the pictures of a folder, a manifest or Parquet; no picture is opened."""
+    """List the images of a folder, a manifest or Parquet; no image is opened.
+
+    Raises:
+        InputError: There are none, one is listed twice, or the list cannot be read.
+    """
     origin = origin.absolute()
     folder = origin.parent if origin.is_file() else origin
-    names, tables = find_pictures(origin) if origin.is_dir() else [], sorted(origin.glob("*.parquet"))
-    listed = origin.is_file() or bool(tables and not names)
+    names, tables = find_images(origin) if origin.is_dir() else [], sorted(origin.glob("*.parquet"))
     if origin.is_file() and origin.suffix != ".parquet":
         items = [Item(name, str(folder / name)) for name in _lines(origin)]
-    elif listed:
+    elif origin.is_file() or (tables and not names):
         items = [item for table in tables or [origin] for item in _from_table(table, folder)]
     else:
         items = [Item(name, str(origin / name)) for name in names or list_targets(origin)]
     if not items:
-        raise InputError(f"{origin} lists no pictures")
+        raise InputError(f"{origin} lists no images")
     for before, after in pairwise(sorted(item.name for item in items)):
         if before == after:
-            raise InputError(f"{origin} lists {before} twice; each picture must be there once")
-    return Source(origin, items, listed)
+            raise InputError(f"{origin} lists {before} twice; each image must be there once")
+    return Source(origin, items)
 
 
 def list_targets(folder: Path) -> list[str]:
-    """Return the pictures under a folder by their path within it, in order; other files are passed over."""
+    """Return the images under a folder by their path within it, in order; other files are skipped."""
     if not folder.is_dir():
-        raise InputError(f"{folder} is not a folder of pictures")
-    names = find_pictures(folder)
+        raise InputError(f"{folder} is not a folder of images")
+    names = find_images(folder)
     if not names:
-        raise InputError(f"there are no pictures in {folder}")
+        raise InputError(f"there are no images in {folder}")
     return names
 
 
-def find_pictures(folder: Path) -> list[str]:
-    """Return the pictures under a folder, of which there may be none."""
+def find_images(folder: Path) -> list[str]:
+    """Return the images under a folder, of which there may be none."""
     Image.init()
     endings = {ending for ending, name in Image.registered_extensions().items() if name in Image.OPEN}
     found = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
@@ -87,7 +92,7 @@ def find_pictures(folder: Path) -> list[str]:
     )
 
 
-def pictures(items: Sequence[Item]) -> Iterator[tuple[str, ImageLike]]:
+def images(items: Sequence[Item]) -> Iterator[tuple[str, ImageLike]]:
     """Yield the name of each item and its file, or the file's content."""
     place, following, content = "", 0, iter(list[bytes]())
     for item in items:
@@ -96,11 +101,36 @@ def pictures(items: Sequence[Item]) -> Iterator[tuple[str, ImageLike]]:
             continue
         if item.place != place or item.row < following:
             place, (following, content) = item.place, _read_from(Path(item.place), item.row)
-        picture = next(islice(content, item.row - following, None), None)
-        if picture is None:
+        image = next(islice(content, item.row - following, None), None)
+        if image is None:
             raise InputError(f"{place} has no row {item.row + 1} any more; it has changed")
         following = item.row + 1
-        yield item.name, picture
+        yield item.name, image
+
+
+def read_each(
+    read: Callable[[ImageLike], Ready], named: Iterable[tuple[str, ImageLike]]
+) -> Iterator[tuple[str, Ready | InputError]]:
+    """Yield each named image as `read` returns it, or why it cannot be read; the next ones are read meanwhile."""
+
+    def read_one(image: tuple[str, ImageLike]) -> tuple[str, Ready | InputError]:
+        try:
+            return image[0], read(image[1])
+        except InputError as error:
+            return image[0], error
+
+    return read_ahead(read_one, named)
+
+
+def read_ahead(read: Callable[[Given], Ready], items: Iterable[Given]) -> Iterator[Ready]:
+    """Yield what `read` makes of each item; the next ones are read in a thread while the caller uses this one."""
+    upcoming = iter(items)
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        queue = deque(pool.submit(read, item) for item in islice(upcoming, AHEAD))
+        while queue:
+            ready = queue.popleft().result()
+            queue.extend(pool.submit(read, item) for item in islice(upcoming, 1))
+            yield ready
 
 
 def _lines(manifest: Path) -> list[str]:
@@ -109,7 +139,7 @@ def _lines(manifest: Path) -> list[str]:
     except OSError as error:
         raise InputError(f"cannot read {manifest}: {error.strerror}") from error
     if "\0" in text:
-        raise InputError(f"{manifest} is not a text file with one path a line; a single picture goes into a folder")
+        raise InputError(f"{manifest} is not a text file with one path per line; a single image goes into a folder")
     lines = text.split("\n")
     return [line for each in lines if (line := each.strip())]
 
@@ -132,7 +162,7 @@ def _column(path: Path, name: str) -> tuple[list[str], bool]:
 
 
 def _read_from(path: Path, row: int) -> tuple[int, Iterator[bytes]]:
-    """Return the first row of the row group that holds a row, and the pictures from there on, a few read at a time."""
+    """Return the first row of the row group that holds a row, and the images from there on, a few read at a time."""
     file = _open(path)
     ends = list(accumulate(file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)))
     group = bisect_right(ends, row)
@@ -149,7 +179,7 @@ def _read_from(path: Path, row: int) -> tuple[int, Iterator[bytes]]:
 def _open(path: Path) -> Any:
     parquet = require_parquet()
     with _reading(path):
-        return parquet.ParquetFile(path, buffer_size=1 << 20)  # else it holds all pictures of a row group
+        return parquet.ParquetFile(path, buffer_size=1 << 20)  # else it holds all images of a row group
 
 
 @contextmanager

@@ -1,21 +1,21 @@
-"""Carrying points from one or several annotated pictures to a whole folder of others.
+"""Transferring points from one or several annotated images to many others.
 
-`carry_points` does one target and knows of nothing else, so that any engine can call it for many at once; `propagate`
-does a folder, one after the other, and can be stopped and gone on with at any time.
+`propagate_to` does one target. `propagate` is the job over all of them, which can be stopped and resumed at any time.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
 
+from mambamatcher.datasets.faults import check_kind, check_number, check_numbers, naming
 from mambamatcher.errors import InputError
-from mambamatcher.evaluation.predict import read_ahead
 from mambamatcher.evaluation.predictors import weights_hash
-from mambamatcher.io.atomic import make_folder
 from mambamatcher.io.images import ImageLike
 from mambamatcher.io.points import (
     ABSENT,
@@ -27,28 +27,32 @@ from mambamatcher.io.points import (
     read_points,
     write_points,
 )
-from mambamatcher.jobs.journal import Journal
-from mambamatcher.jobs.progress import track
-from mambamatcher.jobs.source import list_targets
+from mambamatcher.jobs.engines import LOCAL, Engine
+from mambamatcher.jobs.job import Job, run
+from mambamatcher.jobs.journal import Result, write_lines
+from mambamatcher.jobs.shards import line_shards, shard_job
+from mambamatcher.jobs.source import Item, Source, images, read_each
 from mambamatcher.matching.matcher import Matcher, Picture, Readable
+from mambamatcher.matching.portable import PortableMatcher
 from mambamatcher.model.config import to_dict
-from mambamatcher.tools.review import Find, write_review
+from mambamatcher.tools.review import write_review
 
 RESULTS, CSV, COCO, REVIEW = "points.jsonl", "points.csv", "points.coco.json", "review.html"
 FORMATS = (CSV, COCO, REVIEW)  # written from the results
+GATHERED = 100_000  # targets up to which all results go to one file; beyond, shards are the result
 AGREEMENT = 0.05  # of the target's longer side: how near to each other the answers of references count as one
 
 
 @dataclass(frozen=True)
 class Reference:
-    """An annotated picture, read once, with the points that can be seen in it."""
+    """An annotated image, read once, with its visible points."""
 
     picture: Picture
     points: PointSet
 
 
 @dataclass(frozen=True, kw_only=True)
-class Carried:
+class TransferredPoints:
     """Where the references' points lie in one target, in its pixels."""
 
     names: tuple[str, ...]
@@ -58,8 +62,26 @@ class Carried:
     size: tuple[int, int]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """How a run over many targets ended."""
+
+    targets: int
+    unreadable: int
+    unmatched: int  # points
+
+
 def read_references(matcher: Matcher, sources: Sequence[Path], points_file: Path) -> list[Reference]:
-    """Read annotated pictures; a file with the points of several is asked for each by its file name."""
+    """Read annotated images.
+
+    Args:
+        matcher: The matcher that will use them.
+        sources: The images.
+        points_file: Their points as JSON, CSV or COCO; with several images each is looked up by its file name.
+
+    Raises:
+        InputError: An image or the points cannot be used.
+    """
     if len(sources) > 1 and None in read_annotations(points_file):
         raise InputError(
             f"{points_file} does not say which picture its points are on, but {len(sources)} are given; use COCO, "
@@ -75,8 +97,55 @@ def read_references(matcher: Matcher, sources: Sequence[Path], points_file: Path
     return references
 
 
-def carry_points(matcher: Matcher, references: Sequence[Reference], target: Readable) -> Carried:
-    """Match every reference with the target and combine what they say, point by point."""
+def propagate(
+    matcher: Matcher,
+    references: Sequence[Reference],
+    targets: Source,
+    out: Path,
+    engine: Engine = LOCAL,
+    overwrite: bool = False,
+) -> Summary:
+    """Transfer points to many images; the same call resumes after a stop.
+
+    Up to `GATHERED` targets `out` gets JSON Lines, CSV, COCO and a page to review them by, beyond only shards of JSON
+    Lines in its folder `parts`. A target that cannot be read has its reason in place of points.
+
+    Args:
+        matcher: Finds the points.
+        references: The annotated images, from `read_references`.
+        targets: The images to find the points in, from `mambamatcher.jobs.source.read_source`.
+        out: The folder for the results.
+        engine: Where the work is done.
+        overwrite: Begin again instead of resuming.
+
+    Returns:
+        How many targets there were, and how many of them and of their points were not found.
+    """
+    portable = PortableMatcher(matcher, engine.device)
+    header = describe_run(matcher, references, targets.origin)
+    job: Job[Summary]
+    if len(targets.items) > GATHERED:
+        write = partial(_write_targets, portable, references)
+        job = shard_job(out, targets.items, header, write, suffix=".jsonl", finish=_summarise)
+        # of a run over fewer targets
+        job = replace(job, products=[*job.products, *(out / name for name in (RESULTS, *FORMATS))])
+    else:
+        job = Job(
+            label="targets",
+            inputs=targets.items,
+            header=header,
+            journal=out / RESULTS,
+            key="image",
+            work=partial(_propagate_items, portable, references),
+            finish=partial(write_formats, out, targets),
+            products=[*(out / name for name in FORMATS), *line_shards(out)],
+            check=partial(check_results, out / RESULTS),
+        )
+    return run(job, engine, overwrite)
+
+
+def propagate_to(matcher: Matcher, references: Sequence[Reference], target: Readable) -> TransferredPoints:
+    """Match every reference with one target and combine their answers, point by point."""
     picture = matcher.read(target)
     names = tuple(dict.fromkeys(name for reference in references for name in reference.points.names))
     answers: dict[str, list[tuple[Float[np.ndarray, 2], float]]] = {name: [] for name in names}
@@ -91,7 +160,7 @@ def carry_points(matcher: Matcher, references: Sequence[Reference], target: Read
         for each in answers.values()
     ]
     confidence = np.array([sure for _, sure in combined])
-    return Carried(
+    return TransferredPoints(
         names=names,
         points=np.stack([point for point, _ in combined]),
         confidence=confidence,
@@ -118,104 +187,26 @@ def combine_answers(
     return votes @ points / votes.sum(), float(votes @ confidence / confidence.sum())
 
 
-@dataclass(frozen=True, kw_only=True)
-class Summary:
-    """How a run over a folder ended."""
-
-    targets: int
-    unreadable: int
-    unmatched: int  # points
-
-
-def propagate(
-    matcher: Matcher, references: Sequence[Reference], targets: Path, out: Path, overwrite: bool = False
-) -> Summary:
-    """Carry points to every picture of a folder, and write JSON Lines, CSV, COCO and a page to review them by.
-
-    The JSON Lines are added to as targets are done; the same call goes on after a stop. A target that cannot be read
-    has its reason in place of points.
-    """
-    wanted = list_targets(targets)
-    make_folder(out)
-    refuse_formats(out, overwrite)
-    with Journal(out / RESULTS, describe_run(matcher, references, targets), "image", overwrite) as journal:
-        left = [(name, targets.absolute() / name) for name in wanted if name not in journal.done]
-        for line in track(carry_each(matcher, references, left), len(left), "targets"):
-            journal.add(line)
-        lines = [journal.done[name] for name in wanted]
-    write_formats(out, lambda names: ((name, targets / name) for name in names), lines)
-    return summarise(lines)
-
-
-def carry_each(
+def propagate_each(
     matcher: Matcher, references: Sequence[Reference], targets: Iterable[tuple[str, ImageLike]]
-) -> Iterator[dict[str, Any]]:
-    """Yield the line of each named target, in order; what was computed of a target is then forgotten."""
-    for name, picture in read_each(matcher, targets):
-        yield {"image": name, **_outcome(matcher, references, picture)}
-        if not isinstance(picture, InputError):
-            matcher.evict(picture)
-
-
-def read_each(matcher: Matcher, images: Iterable[tuple[str, ImageLike]]) -> Iterator[tuple[str, Picture | InputError]]:
-    """Yield each named picture, or why it cannot be read; the next ones are read meanwhile."""
-
-    def read(image: tuple[str, ImageLike]) -> tuple[str, Picture | InputError]:
-        try:
-            return image[0], matcher.read(image[1])
-        except InputError as error:
-            return image[0], error
-
-    return read_ahead(read, images)
-
-
-def refuse_formats(out: Path, overwrite: bool) -> None:
-    """Stop where files are that no run can have written: each writes its JSON Lines first."""
-    if not (out / RESULTS).exists() and not overwrite:
-        for name in FORMATS:
-            if (out / name).exists():
-                raise InputError(f"{out / name} exists already; choose another folder or ask to overwrite it")
-
-
-def write_formats(out: Path, find: Find, lines: Sequence[dict[str, Any]]) -> None:
-    """Write lines as CSV, COCO and the page to review them by."""
-    found = {line["image"]: _point_set(line) for line in lines if "error" not in line}
-    write_points(out / CSV, found, overwrite=True)
-    write_points(out / COCO, found, overwrite=True)
-    write_review(out / REVIEW, find, lines)
-
-
-def summarise(lines: Iterable[dict[str, Any]]) -> Summary:
-    """Count how the targets ended."""
-    targets = unreadable = unmatched = 0
-    for line in lines:
-        targets += 1
-        unreadable += "error" in line
-        unmatched += sum(not point["matched"] for point in line.get("points", ()))
-    return Summary(targets=targets, unreadable=unreadable, unmatched=unmatched)
-
-
-def _outcome(matcher: Matcher, references: Sequence[Reference], read: Picture | InputError) -> dict[str, Any]:
-    if isinstance(read, InputError):
-        return {"error": str(read)}
-    carried = carry_points(matcher, references, read)
-    return {
-        "size": list(carried.size),
-        "points": [
-            {"name": name, "x": round(x, 3), "y": round(y, 3), "confidence": round(sure, 4), "matched": matched}
-            for name, (x, y), sure, matched in zip(
-                carried.names,
-                carried.points.tolist(),
-                carried.confidence.tolist(),
-                carried.matched.tolist(),
-                strict=True,
-            )
-        ],
-    }
+) -> Iterator[Result]:
+    """Yield the result of each named target, in order; what was computed for a target is then evicted."""
+    for name, picture in read_each(matcher.read, targets):
+        if isinstance(picture, InputError):
+            yield {"image": name, "error": str(picture)}
+            continue
+        found = propagate_to(matcher, references, picture)
+        columns = (found.names, found.points.tolist(), found.confidence.tolist(), found.matched.tolist())
+        points = [
+            {"name": each, "x": round(x, 3), "y": round(y, 3), "confidence": round(confidence, 4), "matched": matched}
+            for each, (x, y), confidence, matched in zip(*columns, strict=True)
+        ]
+        yield {"image": name, "size": list(found.size), "points": points}
+        matcher.evict(picture)
 
 
 def describe_run(matcher: Matcher, references: Sequence[Reference], targets: Path) -> dict[str, Any]:
-    """Say what the results depend on, in the words of the message if a later run differs."""
+    """Return what the results depend on, in the words of the message if a later run differs."""
     return {
         "model": {**to_dict(matcher.config), "weights": weights_hash(matcher.model)},
         "calibration": to_dict(matcher.calibration),
@@ -223,16 +214,71 @@ def describe_run(matcher: Matcher, references: Sequence[Reference], targets: Pat
             {"picture": each.picture.key, "names": each.points.names, "points": each.points.points.tolist()}
             for each in references
         ],
-        "folder of targets": str(targets.absolute()),
+        "folder of targets": str(targets),
     }
 
 
-def _point_set(line: dict[str, Any]) -> PointSet:
-    points = line["points"]
+def _propagate_items(
+    portable: PortableMatcher, references: Sequence[Reference], items: Sequence[Item]
+) -> Iterator[Result]:
+    return propagate_each(portable.matcher, references, images(items))
+
+
+def _write_targets(
+    portable: PortableMatcher, references: Sequence[Reference], items: Sequence[Item], path: Path
+) -> Counter[str]:
+    """Write one shard, and count how its targets ended."""
+    counts = Counter[str]()
+    write_lines(path, _counted(_propagate_items(portable, references, items), counts))
+    return counts
+
+
+def write_formats(out: Path, targets: Source, results: list[Result]) -> Summary:
+    """Write all results as CSV, COCO and the page to review them by."""
+    counts = Counter[str]()
+    found = {result["image"]: _point_set(result) for result in _counted(results, counts) if "error" not in result}
+    write_points(out / CSV, found, overwrite=True)
+    write_points(out / COCO, found, overwrite=True)
+    write_review(out / REVIEW, targets.find, results)
+    return _summarise(counts)
+
+
+def _counted(results: Iterable[Result], counts: Counter[str]) -> Iterator[Result]:
+    for result in results:
+        unmatched = sum(not point["matched"] for point in result.get("points", ()))
+        counts.update(targets=1, unreadable=int("error" in result), unmatched=unmatched)
+        yield result
+
+
+def _summarise(counts: Counter[str]) -> Summary:
+    return Summary(targets=counts["targets"], unreadable=counts["unreadable"], unmatched=counts["unmatched"])
+
+
+def check_results(journal: Path, results: Iterable[Result]) -> Iterator[Result]:
+    """Yield results that are as `propagate_each` makes them, and refuse the first that is not."""
+    for result in results:
+        with naming(f"{journal}: the result of {result['image']}"):
+            if "error" in result:
+                check_kind(result["error"], str, "error")
+            else:
+                check_numbers(result["size"], 2, "size")
+                if not check_kind(result["points"], list, "points"):
+                    raise InputError("it has no points")
+                for point in result["points"]:
+                    check_kind(point["name"], str, "name")
+                    for key in ("x", "y", "confidence"):
+                        check_number(point[key])
+                    if not isinstance(point["matched"], bool):
+                        raise InputError(f"matched must be true or false, got {point['matched']!r:.60}")
+        yield result
+
+
+def _point_set(result: Result) -> PointSet:
+    points = result["points"]
     return PointSet(
         points=np.array([(each["x"], each["y"]) for each in points], dtype=np.float64),
         names=tuple(each["name"] for each in points),
         visibility=np.array([VISIBLE if each["matched"] else ABSENT for each in points]),
         confidence=np.array([each["confidence"] for each in points], dtype=np.float64),
-        size=(line["size"][0], line["size"][1]),
+        size=(result["size"][0], result["size"][1]),
     )

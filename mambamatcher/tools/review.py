@@ -1,4 +1,4 @@
-"""A page to review carried points by: thumbnails, the most doubtful first, in one HTML file that needs nothing else."""
+"""A page to review transferred points by: thumbnails, the most doubtful first, in one self-contained HTML file."""
 
 import base64
 import io
@@ -14,7 +14,7 @@ from mambamatcher.io.atomic import write_atomically
 from mambamatcher.io.drawing import confidence_colour
 from mambamatcher.io.images import ImageLike, load_image
 
-Find = Callable[[Collection[str]], Iterable[tuple[str, ImageLike]]]  # the named pictures, in any order
+Find = Callable[[Collection[str]], Iterable[tuple[str, ImageLike]]]  # the named images, in any order
 SHOWN = 500  # thumbnails; a page of many thousands would not open
 _WIDTH = 260
 _STYLE = """
@@ -36,13 +36,13 @@ def doubt(line: Mapping[str, Any]) -> float:
 
 
 def write_review(path: Path, find: Find, lines: Sequence[Mapping[str, Any]]) -> None:
-    """Write the page; where there are very many targets, of the most doubtful ones."""
+    """Write the page, with at most `SHOWN` targets."""
     worst = sorted(lines, key=doubt, reverse=True)[:SHOWN]
     thumbnails = {name: _thumbnail(image) for name, image in find({line["image"] for line in worst})}
     kept = f"the {len(worst)} most doubtful of {len(lines)}" if len(worst) < len(lines) else f"{len(lines)}"
     page = (
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
-        f"<title>Carried points to review</title><style>{_STYLE}</style><h1>Carried points to review</h1>"
+        f"<title>Transferred points to review</title><style>{_STYLE}</style><h1>Transferred points to review</h1>"
         f"<p>{kept} targets, the most doubtful first. Confidence: 0 <span class=key></span> 1. Hollow: no match found. "
         "Hover over a point for its name.</p>"
         f"<main>{''.join(_figure(thumbnails, line) for line in worst)}</main></html>"
@@ -85,7 +85,7 @@ def _mark(point: Mapping[str, Any], radius: float) -> str:
 
 
 def _thumbnail(image: ImageLike) -> str:
-    """Put the picture into the page; one that is no longer there leaves its place empty."""
+    """Return the image as a data URL; one that can no longer be read leaves its place empty."""
     try:
         picture = load_image(image)
     except InputError:

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from mambamatcher.errors import InputError
-from mambamatcher.evaluation.evaluate import PREDICTIONS, evaluate, rescore
-from mambamatcher.evaluation.predict import Predictor, complete, predict
+from mambamatcher.evaluation.evaluate import PREDICTIONS, evaluate, evaluation_job, rescore
+from mambamatcher.evaluation.predict import Predictor, complete
 from mambamatcher.evaluation.predictions import Header, read_predictions, record
+from mambamatcher.jobs.engines import LOCAL
+from mambamatcher.jobs.job import run
 from tests.evaluation.conftest import Offset, Stopping
 
 HEADER = Header(model="m", configuration={}, dataset="spair", split="test", reference="bbox", fingerprint="f", pairs=2)
@@ -38,7 +40,7 @@ def test_everything_scoring_needs_is_in_the_file(pairs, request_):
 
 
 @pytest.mark.parametrize("after", [0, 1, 4])
-def test_stopped_run_goes_on_without_losing_or_repeating_a_pair(pairs, request_, after):
+def test_stopped_run_resumes_without_losing_or_repeating_a_pair(pairs, request_, after):
     with pytest.raises(KeyboardInterrupt):
         evaluate(Stopping(after), request_)
     assert len(names(request_.output / PREDICTIONS)) == after
@@ -65,6 +67,16 @@ def test_file_torn_at_any_byte_is_mended(pairs, request_):
         assert [{**record, "seconds": None} for record in read_predictions(path).records] == without_time
 
 
+def test_predictions_in_another_order_are_reported_in_the_order_of_the_pairs(pairs, request_):
+    whole = evaluate(Offset(), request_)
+    path = request_.output / PREDICTIONS
+    header, *lines = path.read_text().splitlines(keepends=True)
+    path.write_text(header + "".join(reversed(lines)))  # as workers may leave it that are killed
+    assert evaluate(Offset(), replace(request_, limit=2))["errors"].keys() == {pair.name for pair in pairs[:2]}
+    assert evaluate(Offset(), request_) == whole
+    assert names(path) == [pair.name for pair in pairs]
+
+
 def test_finished_run_predicts_nothing_again(request_):
     evaluate(Offset(), request_)
     again = Offset()
@@ -72,7 +84,7 @@ def test_finished_run_predicts_nothing_again(request_):
     assert again.calls == 0
 
 
-def test_limited_run_can_be_gone_on_with(request_):
+def test_limited_run_can_be_resumed_without_its_limit(request_):
     assert evaluate(Offset(), replace(request_, limit=2))["pairs"] == 2
     rest = Offset()
     assert evaluate(rest, request_)["pairs"] == 5
@@ -80,7 +92,7 @@ def test_limited_run_can_be_gone_on_with(request_):
     assert evaluate(Offset(), replace(request_, limit=2))["pairs"] == 2
 
 
-def test_another_model_does_not_go_on_in_the_same_file(request_):
+def test_another_model_does_not_resume_in_the_same_file(request_):
     evaluate(Offset(), request_)
     with pytest.raises(InputError, match=r"configuration\.offset was \[0\.0, 0\.0\], now \[3\.0, 0\.0\]"):
         evaluate(Offset((3.0, 0.0)), request_)
@@ -159,7 +171,7 @@ def test_saved_predictions_are_not_taken_for_those_of_another_split(request_):
 def test_pairs_that_cannot_be_told_apart_are_refused(pairs, request_):
     header = replace(HEADER, dataset="mine", split="own")
     with pytest.raises(InputError, match="mine own have the same name"):
-        predict(Offset(), [pairs[0], pairs[0]], request_.output / PREDICTIONS, header)
+        run(evaluation_job(Offset(), [pairs[0], pairs[0]], header, request_), LOCAL)
 
 
 @pytest.mark.parametrize("name", ["report.json", "report.md", "worst.html", PREDICTIONS])
@@ -180,7 +192,7 @@ def test_an_output_that_is_a_file_and_lines_that_are_no_predictions_are_one_sent
     request_.output.unlink()
     request_.output.mkdir()
     (request_.output / PREDICTIONS).write_text("[1]\n")
-    with pytest.raises(InputError, match="entry 1 is not a prediction"):
+    with pytest.raises(InputError, match="line 1 is not a result"):
         evaluate(Offset(), request_)
 
 

@@ -1,4 +1,4 @@
-"""Runs of `propagate` and `evaluate`, whole, in parts or on Ray, in processes that a test can kill.
+"""Runs of `propagate`, `evaluate` and `features`, here or on Ray, in processes that a test can kill.
 
 `python -m tests.faults.runs FOLDER` reads lines `VERB LIMIT FILES OUT`. For each it begins, or continues, the run in a
 child process, kills the child when these files have grown to so many bytes (0: never), and prints how the child ended.
@@ -17,22 +17,24 @@ import torch
 from mambamatcher.datasets.benchmarks import read_pairs  # noqa: F401  imported here, so that no child has to
 from mambamatcher.evaluation.evaluate import Request, evaluate
 from mambamatcher.evaluation.predictors import MatcherPredictor
-from mambamatcher.jobs.engines import LocalEngine, RayEngine
+from mambamatcher.jobs.engines import LOCAL
+from mambamatcher.jobs.ray_engine import RayEngine
 from mambamatcher.jobs.source import read_source
 from mambamatcher.matching.matcher import Matcher
-from mambamatcher.tools.propagate import propagate, read_references
-from mambamatcher.tools.sharded import predict_with
-from mambamatcher.tools.sharded import propagate as propagate_parts
+from mambamatcher.tools import propagate as tool
+from mambamatcher.tools.features import extract_features
+
+with suppress(ImportError):
+    import pyarrow.parquet  # noqa: F401  imported here, so that no child has to
 
 SEEDS = range(int(os.environ.get("FAULT_SEEDS", "1")))  # each kills at other points
 EVERYTHING = "**/*"
-PARTS = "parts/part-*.jsonl"
 RESULTS = {
     "propagate": "points.jsonl",
-    "propagate-parts": PARTS,
-    "propagate-ray": PARTS,
+    "propagate-ray": "points.jsonl",
+    "propagate-shards": "parts/part-*.jsonl",
     "evaluate": "predictions.jsonl",
-    "evaluate-parts": PARTS,
+    "features": "parts/part-*.parquet",
 }
 
 
@@ -40,17 +42,17 @@ def run(verb: str, folder: Path, out: Path) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     matcher = Matcher.from_preset("nearest", ["side=96", "backbone.weights=random"])
-    engine = RayEngine(workers=1) if verb.endswith("-ray") else LocalEngine()
-    if verb.startswith("evaluate"):
-        request = Request(dataset="spair", split="test", root=folder, output=out)
-        in_parts = {"predict": predict_with(engine)} if verb == "evaluate-parts" else {}
-        evaluate(MatcherPredictor("small", matcher), request, **in_parts)
+    if verb == "evaluate":
+        evaluate(MatcherPredictor("small", matcher), Request(dataset="spair", split="test", root=folder, output=out))
         return
-    references = read_references(matcher, [folder / "reference.png"], folder / "points.json")
-    if verb == "propagate":
-        propagate(matcher, references, folder / "targets", out)
-    else:
-        propagate_parts(engine, matcher, references, read_source(folder / "targets"), out, overwrite=False)
+    source = read_source(folder / "targets")
+    if verb == "features":
+        extract_features(matcher, source, out)
+        return
+    if verb == "propagate-shards":
+        tool.GATHERED = 1
+    references = tool.read_references(matcher, [folder / "reference.png"], folder / "points.json")
+    tool.propagate(matcher, references, source, out, RayEngine(workers=1) if verb == "propagate-ray" else LOCAL)
 
 
 def held_bytes(out: Path, files: str) -> int:

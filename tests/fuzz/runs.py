@@ -2,9 +2,9 @@
 
 import io
 import json
-from collections.abc import Callable
-from dataclasses import asdict
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,18 @@ from PIL import Image
 
 from mambamatcher.datasets.records import AnnotatedImage, Pair
 from mambamatcher.evaluation.compare import compare
-from mambamatcher.evaluation.predictions import Header, PredictionFile, Predictions, read_predictions, record
+from mambamatcher.evaluation.evaluate import Request, evaluation_job
+from mambamatcher.evaluation.predictions import Header, Predictions, record
 from mambamatcher.evaluation.report import make_report, read_report
-from mambamatcher.jobs.journal import Journal
-from mambamatcher.jobs.shards import plan, read_lines, write_lines
-from mambamatcher.jobs.source import pictures, read_source
+from mambamatcher.jobs.engines import LOCAL
+from mambamatcher.jobs.job import Job
+from mambamatcher.jobs.job import run as run_job
+from mambamatcher.jobs.journal import write_lines
+from mambamatcher.jobs.shards import shard_job
+from mambamatcher.jobs.source import Item, Source, images, read_source
 from mambamatcher.model.config import to_dict
 from mambamatcher.model.presets import tiny
+from mambamatcher.tools.propagate import check_results, write_formats
 from mambamatcher.training.callbacks import LAST
 from mambamatcher.training.recipe import Recipe
 from mambamatcher.training.run import RECIPE, find_run
@@ -32,7 +37,8 @@ from tests.fuzz.damage import Rng, damaged_bytes, damaged_json, pick
 Action = Callable[[], None]
 
 NAMES = [f"{number}.png" for number in range(6)]
-ITEMS = [{"image": name, "points": [{"name": "nose", "x": 1.5, "y": 2.0, "matched": True}]} for name in NAMES]
+NOSE = {"name": "nose", "x": 1.5, "y": 2.0, "confidence": 0.5, "matched": True}
+RESULTS = [{"image": name, "size": [8, 6], "points": [NOSE]} for name in NAMES]
 HEADER = {"model": "m", "targets": "photos"}
 PREDICTED = Header(model="m", configuration={}, dataset="d", split="s", reference="bbox", fingerprint="f", pairs=6)
 
@@ -53,7 +59,7 @@ def manifest(rng: Rng, folder: Path) -> Action:
     def read() -> None:
         items = read_source(path).items
         assert len({item.name for item in items}) == len(items) > 0
-        assert [name for name, _ in pictures(items)] == [item.name for item in items]
+        assert [name for name, _ in images(items)] == [item.name for item in items]
 
     return read
 
@@ -80,46 +86,64 @@ def parquet(rng: Rng, folder: Path) -> Action:
 
     def read() -> None:
         items = read_source(path).items
-        assert len(list(pictures(items))) == len(items) > 0
+        assert len(list(images(items))) == len(items) > 0
 
     return read
 
 
 def journal(rng: Rng, folder: Path) -> Action:
     path = folder / "points.jsonl"
-    path.write_bytes(damaged_lines(rng, [HEADER, *ITEMS[:4]]))
+    path.write_bytes(damaged_lines(rng, [HEADER, *RESULTS[:4]]))
+    items = [Item(name, str(folder / name)) for name in NAMES]
+    job = Job(
+        label="targets",
+        inputs=items,
+        header=HEADER,
+        journal=path,
+        key="image",
+        work=lambda left: [result for result in RESULTS if result["image"] in {item.name for item in left}],
+        finish=partial(write_formats, folder, Source(folder, items)),
+        check=partial(check_results, path),
+    )
 
-    def go_on() -> None:
-        with Journal(path, HEADER, "image") as file:
-            for item in ITEMS:
-                if item["image"] not in file.done:
-                    file.add(item)
-        assert {line["image"] for line in map(json.loads, path.read_text().splitlines()[1:])} >= set(NAMES)
+    def resume() -> None:
+        assert run_job(job, LOCAL).targets == len(NAMES)
+        lines = list(map(json.loads, path.read_text().splitlines()[1:]))
+        assert [line["image"] for line in lines][: len(NAMES)] == NAMES
 
-    return go_on
+    return resume
 
 
 @cache
-def predictions() -> list[dict[str, Any]]:
+def pairs() -> list[Pair]:
     points = {"nose": (10.0, 12.0), "tail": (40.0, 30.0)}
     image = AnnotatedImage(path=Path("a.png"), category="cat", size=(60, 50), bbox=(1, 1, 50, 40), keypoints=points)
-    pairs = [Pair(name=name, source=image, target=image, category="cat") for name in NAMES]
+    return [Pair(name=name, source=image, target=image, category="cat") for name in NAMES]
+
+
+def predicted(left: Iterable[Pair]) -> Iterator[dict[str, Any]]:
     found = np.array([[11.0, 12.0], [20.0, 30.0]])
-    return [record(pair, found, np.array([0.9, 0.5]), 0.1) for pair in pairs]
+    return (record(pair, found, np.array([0.9, 0.5]), 0.1) for pair in left)
+
+
+class Unused:
+    """The place of a predictor in a job that has its own work."""
+
+    name, configuration = "m", dict[str, Any]()
+
+    def predict_points(self, source: Any, target: Any, points: Any) -> Any: ...
 
 
 def prediction_file(rng: Rng, folder: Path) -> Action:
     path = folder / "predictions.jsonl"
-    path.write_bytes(damaged_lines(rng, [asdict(PREDICTED), *predictions()[:4]]))
+    path.write_bytes(damaged_lines(rng, [asdict(PREDICTED), *predicted(pairs()[:4])]))
+    request = Request(dataset="d", split="s", output=folder)
+    job = replace(evaluation_job(Unused(), pairs(), PREDICTED, request), work=predicted)
 
-    def go_on() -> None:
-        with PredictionFile(path, PREDICTED) as file:
-            for line in predictions():
-                if line["pair"] not in file.done:
-                    file.add(line)
-        make_report(read_predictions(path))
+    def resume() -> None:
+        assert run_job(job, LOCAL)["pairs"] >= len(NAMES)
 
-    return go_on
+    return resume
 
 
 def report(rng: Rng, folder: Path) -> Action:
@@ -137,23 +161,31 @@ def report(rng: Rng, folder: Path) -> Action:
 
 @cache
 def _report() -> dict[str, Any]:
-    return json.loads(json.dumps(make_report(Predictions(PREDICTED, predictions()))))
+    return json.loads(json.dumps(make_report(Predictions(PREDICTED, list(predicted(pairs()))))))
 
 
-def parts(rng: Rng, folder: Path) -> Action:
-    def planned() -> list:
-        return plan(folder, ".jsonl", HEADER, ITEMS, NAMES, overwrite=False)
+def write_names(items: Sequence[Item], path: Path) -> dict[str, int]:
+    write_lines(path, [{"image": item.name} for item in items])
+    return {"items": len(items)}
 
-    for part in planned():
-        write_lines(part.path, iter(part.items))
+
+def shards(rng: Rng, folder: Path) -> Action:
+    items = [Item(name, name) for name in NAMES]
+
+    def run_shards() -> int:
+        job = shard_job(folder, items, HEADER, write_names, suffix=".jsonl", finish=lambda counts: counts["items"])
+        return run_job(job, LOCAL)
+
+    run_shards()
     path = pick(rng, sorted((folder / "parts").iterdir()))
-    text = path.read_text()
-    path.write_bytes(damaged_lines(rng, [json.loads(text)]))
+    path.write_bytes(damaged_lines(rng, [json.loads(line) for line in path.read_text().splitlines()]))
 
-    def go_on() -> None:
-        assert len(list(read_lines(planned()))) == len(ITEMS)
+    def resume() -> None:
+        counted = run_shards()
+        # damage that leaves a whole number of the right shape is beyond what a journal can notice
+        assert path.name == "_run.jsonl" or counted == len(NAMES)
 
-    return go_on
+    return resume
 
 
 @cache
@@ -174,13 +206,13 @@ def training(rng: Rng, folder: Path) -> Action:
     (folder / RECIPE).write_text(text, encoding="utf-8", errors="surrogateescape")
     (folder / LAST).write_bytes(checkpoint)
 
-    def go_on() -> None:
+    def resume() -> None:
         try:
             assert find_run(folder, recipe) == folder / LAST
         finally:
             assert not canary.exists(), "code of a checkpoint was run"
 
-    return go_on
+    return resume
 
 
 KINDS = {
@@ -188,7 +220,7 @@ KINDS = {
     "list: Parquet": parquet,
     "begun: propagation": journal,
     "begun: evaluation": prediction_file,
-    "begun: parts": parts,
+    "begun: shards": shards,
     "begun: training": training,
     "report": report,
 }

@@ -13,7 +13,7 @@ from mambamatcher.cli import app
 from mambamatcher.datasets.benchmarks import read_pairs
 from mambamatcher.datasets.dataset import PairDataset
 from mambamatcher.datasets.decoding import read_image
-from mambamatcher.tools.propagate import carry_points, read_references
+from mambamatcher.tools.propagate import propagate_to, read_references
 from mambamatcher.web.pictures import decode
 from tests.datasets import releases
 from tests.fuzz.pictures import ORIENTATION, STORED, encode
@@ -46,9 +46,9 @@ def test_match_propagate_and_serve_see_the_upright_picture(matcher, tmp_path, mo
         np.testing.assert_array_equal(matcher.match(*given, points).points, expected)
 
     references = read_references(matcher, turned[:1], tmp_path / "points.json")
-    carried = carry_points(matcher, references, turned[1])
-    np.testing.assert_allclose(carried.points, expected)
-    assert carried.size == (90, 60)
+    found = propagate_to(matcher, references, turned[1])
+    np.testing.assert_allclose(found.points, expected)
+    assert found.size == (90, 60)
 
     uploaded = decode(turned[0].read_bytes(), "upload", 10**6)
     assert uploaded.tobytes() == picture(seed=0).tobytes()

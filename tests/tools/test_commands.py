@@ -66,7 +66,7 @@ def test_match_gives_several_places(run, folder):  # noqa: F811
     assert "7.0, 8.0" in out
 
 
-def test_propagate_goes_over_a_folder_and_again_for_nothing(run, folder):  # noqa: F811
+def test_propagate_goes_over_a_folder_and_computes_nothing_again(run, folder):  # noqa: F811
     command = small("propagate", "a.png", "targets", "--points-file", "a.csv", "--out", "out", "--json")
     code, out, err = run(*command)
     assert code == 0
@@ -80,6 +80,12 @@ def test_propagate_goes_over_a_folder_and_again_for_nothing(run, folder):  # noq
     code, out, _ = run(*small("propagate", "a.png", "targets", "--points-file", "a.csv", "--out", "words"))
     assert code == 0
     assert "2 targets, 0 of them unreadable" in out
+    assert {path.name for path in (folder / "words").iterdir()} == {
+        "points.jsonl",
+        "points.csv",
+        "points.coco.json",
+        "review.html",
+    }
 
 
 def test_warp_and_swap_write_pictures_of_the_targets_size(run, folder):  # noqa: F811

@@ -8,15 +8,9 @@ import pytest
 from mambamatcher import Matcher
 from mambamatcher.errors import InputError
 from mambamatcher.io.points import make_points, read_annotations, write_points
+from mambamatcher.jobs.source import list_targets, read_source
 from mambamatcher.tools import propagate as module
-from mambamatcher.tools.propagate import (
-    carry_each,
-    carry_points,
-    combine_answers,
-    list_targets,
-    propagate,
-    read_references,
-)
+from mambamatcher.tools.propagate import combine_answers, propagate, propagate_each, propagate_to, read_references
 from mambamatcher.tools.review import doubt, write_review
 from tests.tools.conftest import picture
 
@@ -85,18 +79,18 @@ def references(matcher, work):
 
 def test_a_target_gets_every_name_and_a_single_reference_is_a_plain_match(matcher, work):
     both = references(matcher, work)
-    carried = carry_points(matcher, both, work / "targets" / "a.png")
-    assert carried.names == ("nose", "tail", "paw")
+    found = propagate_to(matcher, both, work / "targets" / "a.png")
+    assert found.names == ("nose", "tail", "paw")
     alone = matcher.match(work / "ref2.png", work / "targets" / "a.png", [(50, 20), (5, 30)])
-    np.testing.assert_allclose(carried.points[2], alone.points[1], atol=1e-3)
-    np.testing.assert_array_equal(carried.matched, carried.confidence >= matcher.calibration.threshold)
-    single = carry_points(matcher, both[1:], work / "targets" / "a.png")
+    np.testing.assert_allclose(found.points[2], alone.points[1], atol=1e-3)
+    np.testing.assert_array_equal(found.matched, found.confidence >= matcher.calibration.threshold)
+    single = propagate_to(matcher, both[1:], work / "targets" / "a.png")
     np.testing.assert_allclose(single.points, alone.points, atol=1e-3)
     np.testing.assert_allclose(single.confidence, alone.confidence, atol=1e-4)
 
 
 def test_a_folder_is_done_in_every_format_and_what_cannot_be_read_is_reported(matcher, work):
-    summary = propagate(matcher, references(matcher, work), work / "targets", work / "out")
+    summary = propagate(matcher, references(matcher, work), read_source(work / "targets"), work / "out")
     assert (summary.targets, summary.unreadable) == (4, 1)
     lines = [json.loads(line) for line in (work / "out" / "points.jsonl").read_text().splitlines()][1:]
     assert [line["image"] for line in lines] == NAMES == list_targets(work / "targets")
@@ -115,22 +109,22 @@ def test_a_folder_is_done_in_every_format_and_what_cannot_be_read_is_reported(ma
 @pytest.mark.parametrize("after", [0, 1, 2])
 def test_a_stopped_run_goes_on_and_ends_as_an_unbroken_one(matcher, work, monkeypatch, after):
     both = references(matcher, work)
-    propagate(matcher, both, work / "targets", work / "unbroken")
+    propagate(matcher, both, read_source(work / "targets"), work / "unbroken")
     calls = []
 
     def stopping(*arguments):
         if len(calls) == after:
             raise KeyboardInterrupt
         calls.append(arguments)
-        return carry_points(*arguments)
+        return propagate_to(*arguments)
 
-    monkeypatch.setattr(module, "carry_points", stopping)
+    monkeypatch.setattr(module, "propagate_to", stopping)
     with pytest.raises(KeyboardInterrupt):
-        propagate(matcher, both, work / "targets", work / "out")
+        propagate(matcher, both, read_source(work / "targets"), work / "out")
     with (work / "out" / "points.jsonl").open("ab") as file:
         file.write(b'{"image": "torn')
-    monkeypatch.setattr(module, "carry_points", lambda *arguments: calls.append(arguments) or carry_points(*arguments))
-    propagate(matcher, both, work / "targets", work / "out")
+    monkeypatch.setattr(module, "propagate_to", lambda *arguments: calls.append(arguments) or propagate_to(*arguments))
+    propagate(matcher, both, read_source(work / "targets"), work / "out")
     assert len(calls) == 3  # each readable target once
     for name in ("points.jsonl", "points.csv", "points.coco.json", "review.html"):
         assert (work / "out" / name).read_bytes() == (work / "unbroken" / name).read_bytes()
@@ -139,7 +133,7 @@ def test_a_stopped_run_goes_on_and_ends_as_an_unbroken_one(matcher, work, monkey
 def test_a_file_name_that_is_not_text_does_not_spoil_the_results(matcher, work):
     name = os.fsdecode(b"caf\xe9.png")
     picture(seed=5).save(work / "targets" / name)
-    propagate(matcher, references(matcher, work), work / "targets", work / "out")
+    propagate(matcher, references(matcher, work), read_source(work / "targets"), work / "out")
     assert b"caf\xe9.png" in (work / "out" / "points.csv").read_bytes()
     assert name in read_annotations(work / "out" / "points.coco.json")
     assert "caf?.png" in (work / "out" / "review.html").read_text()
@@ -147,15 +141,54 @@ def test_a_file_name_that_is_not_text_does_not_spoil_the_results(matcher, work):
 
 def test_results_of_another_run_and_files_of_the_users_are_not_mixed_in(matcher, work):
     both = references(matcher, work)
-    propagate(matcher, both, work / "targets", work / "out")
+    propagate(matcher, both, read_source(work / "targets"), work / "out")
     with pytest.raises(InputError, match="another set of references"):
-        propagate(matcher, both[:1], work / "targets", work / "out")
-    propagate(matcher, both[:1], work / "targets", work / "out", overwrite=True)
+        propagate(matcher, both[:1], read_source(work / "targets"), work / "out")
+    propagate(matcher, both[:1], read_source(work / "targets"), work / "out", overwrite=True)
     (work / "mine").mkdir()
     (work / "mine" / "points.csv").write_text("mine")
-    with pytest.raises(InputError, match="exists already"):
-        propagate(matcher, both, work / "targets", work / "mine")
+    with pytest.raises(InputError, match=r"points\.csv exists already"):
+        propagate(matcher, both, read_source(work / "targets"), work / "mine")
     assert [path.name for path in (work / "mine").iterdir()] == ["points.csv"]
+    with pytest.raises(InputError, match=r"cannot use .*points\.csv as a folder"):
+        propagate(matcher, both, read_source(work / "targets"), work / "mine" / "points.csv")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ('"size": [120, 80]', '"size": null', "the result of a.png: size must be a list"),
+        ('"matched": ', '"match": ', "the result of a.png: the field 'matched' is missing"),
+        ('"x": ', '"x": "left", "y": ', "the result of a.png: expected a finite number, got 'left'"),
+    ],
+)
+def test_a_damaged_result_is_named_and_not_written_in_any_format(matcher, work, old, new, says):
+    both, source = references(matcher, work), read_source(work / "targets")
+    propagate(matcher, both, source, work / "out")
+    results = work / "out" / "points.jsonl"
+    results.write_text(results.read_text().replace(old, new, 1))
+    with pytest.raises(InputError, match=says):
+        propagate(matcher, both, source, work / "out")
+
+
+def test_a_run_that_overwrites_resumes_after_a_stop(matcher, work, monkeypatch):
+    both, source = references(matcher, work), read_source(work / "targets")
+    propagate(matcher, both, source, work / "out")
+    calls = []
+
+    def stopping(*arguments):
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        calls.append(arguments)
+        return propagate_to(*arguments)
+
+    monkeypatch.setattr(module, "propagate_to", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        propagate(matcher, both[:1], source, work / "out", overwrite=True)
+    assert [path.name for path in (work / "out").iterdir()] == ["points.jsonl"]  # the others were of another run
+    monkeypatch.setattr(module, "propagate_to", lambda *given: calls.append(given) or propagate_to(*given))
+    assert propagate(matcher, both[:1], source, work / "out").targets == 4
+    assert len(calls) == 3
 
 
 def test_references_that_cannot_be_used_are_refused(matcher, work):
@@ -168,7 +201,7 @@ def test_references_that_cannot_be_used_are_refused(matcher, work):
     (work / "far.json").write_text("[[1, 200]]")
     with pytest.raises(InputError, match="outside the source image"):
         read_references(matcher, [work / "ref1.png"], work / "far.json")
-    for folder, says in ((work / "gone", "not a folder"), (work / "out", "no pictures")):
+    for folder, says in ((work / "gone", "not a folder"), (work / "out", "no images")):
         (work / "out").mkdir(exist_ok=True)
         with pytest.raises(InputError, match=says):
             list_targets(folder)
@@ -202,14 +235,14 @@ def test_the_references_are_described_once_however_many_targets_there_are(matche
     monkeypatch.setattr(
         type(matcher.model), "encode", lambda model, images: encoded.extend(images) or encode(model, images)
     )
-    propagate(own, references(own, work), work / "targets", work / "out")
+    propagate(own, references(own, work), read_source(work / "targets"), work / "out")
     assert len(encoded) == 2 + 3
 
 
 def test_a_long_run_remembers_its_references_and_none_of_its_targets(matcher, work):
     own = Matcher(matcher.model)
     targets = [(str(seed), picture(seed=seed)) for seed in range(60, 65)]
-    held = [set(own._store._memory._entries) for _ in carry_each(own, references(own, work)[:1], targets)]
+    held = [set(own._store._memory._entries) for _ in propagate_each(own, references(own, work)[:1], targets)]
     assert [len(each) for each in held] == [3] * 5  # the reference, this target, and both compared
     assert set(own._store._memory._entries) == set.intersection(*held)
     assert len(own._store._memory._entries) == 1
