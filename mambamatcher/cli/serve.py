@@ -36,8 +36,8 @@ def serve(
         list[str] | None, typer.Option(help="Preset name or folder of a saved model; can be repeated to offer several.")
     ] = None,
     device: Device = None,
-    max_upload_mb: Annotated[int, typer.Option(min=1, help="Maximum file size of an image.")] = 20,
-    max_megapixels: Annotated[int, typer.Option(min=1, help="Maximum pixels of an image.")] = 40,
+    max_upload_mb: Annotated[int, typer.Option(min=1, help="Maximum file size of an image in MB.")] = 20,
+    max_megapixels: Annotated[int, typer.Option(min=1, help="Maximum size of an image in megapixels.")] = 40,
     max_requests: Annotated[int, typer.Option(min=1, help="Maximum requests in progress; others must retry.")] = 64,
     keep_minutes: Annotated[
         float, typer.Option(min=0.1, help="How long images are kept after a client's last request.")
@@ -68,9 +68,9 @@ def serve(
     app = create_app(settings, model_loaders(model, device))
     typer.echo("loading the model")
     app.state.server.warm_up()  # now, so that a model that cannot be loaded ends the command
-    shown = f"[{host}]" if ":" in host else host
+    url_host = f"[{host}]" if ":" in host else host
     secret = f"#token={quote(token)}" if token else ""  # browsers do not send what follows '#', so no log holds it
-    typer.echo(f"open http://{shown}:{listening.getsockname()[1]}/{secret} (stop: Ctrl+C)")
+    typer.echo(f"open http://{url_host}:{listening.getsockname()[1]}/{secret} (stop with Ctrl+C)")
     uvicorn.Server(uvicorn.Config(app, log_level="warning", server_header=False)).run([listening])
 
 
