@@ -111,6 +111,7 @@ def example(visit):
 
     def load(**options):
         page = visit(**options)
+        expect(page.locator("#model")).to_be_enabled()  # from then on the page handles clicks
         page.get_by_role("button", name="Try the example").click()
         expect(source_of(page)).to_be_visible()
         expect(target_of(page)).to_be_visible()
