@@ -28,7 +28,7 @@ from mambamatcher import Matcher
 from mambamatcher.benchmark.measurement import circumstances
 from mambamatcher.model.checkpoint import EMBEDDED, load_pretrained, reconfigured
 from mambamatcher.web.server import create_app
-from mambamatcher.web.settings import Settings
+from mambamatcher.web.state import Settings
 
 IMAGES = 102  # 10,302 ordered pairs
 POINTS = [(20.0, 30.0), (100.0, 90.0), (150.0, 60.0)]

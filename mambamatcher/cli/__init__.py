@@ -1,4 +1,4 @@
-"""The command line. Each verb has a file of its own; errors a user can mend become one sentence and exit code 2."""
+"""The command line. Each command has its own file; errors that a user can fix become one sentence and exit code 2."""
 
 import sys
 from typing import Annotated

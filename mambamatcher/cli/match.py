@@ -1,4 +1,4 @@
-"""`mambamatcher match`: carry points from one picture to another."""
+"""`mambamatcher match`: transfer points from one image to another."""
 
 import json
 from pathlib import Path
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
 
 
 def match(
-    source: Annotated[Path, typer.Argument(help="The picture the points are on.")],
-    target: Annotated[Path, typer.Argument(help="The picture to find them in.")],
-    points: Annotated[list[str] | None, typer.Option(help="A point x,y in pixels; repeat for more.")] = None,
+    source: Annotated[Path, typer.Argument(help="Image with the points.")],
+    target: Annotated[Path, typer.Argument(help="Image to find them in.")],
+    points: Annotated[list[str] | None, typer.Option(help="Point x,y in pixels; can be repeated.")] = None,
     points_file: Annotated[
-        Path | None, typer.Option(help="Points as JSON, CSV or COCO keypoints; hidden and absent ones are left out.")
+        Path | None, typer.Option(help="Points as JSON, CSV or COCO keypoints; hidden and absent ones are skipped.")
     ] = None,
-    model: Annotated[str | None, typer.Option(help="A preset's name or a saved model's folder.")] = None,
+    model: Annotated[str | None, typer.Option(help="Preset name or folder of a saved model.")] = None,
     device: Device = None,
-    top_k: Annotated[int, typer.Option(min=1, help="Give up to so many separate places for each point.")] = 1,
-    out: Annotated[Path | None, typer.Option(help="Write the matches as a picture.")] = None,
-    heatmap: Annotated[Path | None, typer.Option(help="Write where each point may lie as a picture.")] = None,
+    top_k: Annotated[int, typer.Option(min=1, help="Report up to that many distinct candidates per point.")] = 1,
+    out: Annotated[Path | None, typer.Option(help="Save the matches as an image.")] = None,
+    heatmap: Annotated[Path | None, typer.Option(help="Save the heat map of each point as an image.")] = None,
     points_out: Annotated[
-        Path | None, typer.Option(help="Write the points found: .json, .csv, or .coco.json for COCO keypoints.")
+        Path | None, typer.Option(help="Save the points found: .json, .csv, or .coco.json for COCO keypoints.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     overwrite: Annotated[bool, typer.Option(help="Replace existing files.")] = False,
 ) -> None:
-    """Find in TARGET the points given on SOURCE; without any, points spread evenly over SOURCE's foreground.
+    """Transfer points from SOURCE to TARGET. Without points, they are spread evenly over the foreground of SOURCE.
 
     Example: mambamatcher match cat.jpg other-cat.jpg --points 120,80 --points 64,200 --out matches.png
     """
@@ -43,7 +43,7 @@ def match(
     from mambamatcher.io.points import check_format, make_points, write_points
     from mambamatcher.matching.result import check_picture_name
 
-    for path in (source, target):  # before a model is loaded
+    for path in (source, target):  # before the model is loaded, which takes seconds
         require_file(path)
     wanted = gather_points([parse_point(text) for text in points or []], points_file, source)
     for result_file, check in ((out, check_picture_name), (heatmap, check_picture_name), (points_out, check_format)):
@@ -73,7 +73,19 @@ def match(
 
 
 def gather_points(typed: list[tuple[float, float]], file: Path | None, source: Path) -> "PointSet | None":
-    """Join typed points with those of a file; typed ones are named by their place in the whole list."""
+    """Combine the points of a file with typed ones, which are named by their position in the combined list.
+
+    Args:
+        typed: Points (x, y) in pixels.
+        file: A points file, or None.
+        source: The image that the points are on; selects its points in a file of several images.
+
+    Returns:
+        The points, or None if neither is given.
+
+    Raises:
+        InputError: The file cannot be read or has no visible point for `source`, and none are typed.
+    """
     import numpy as np
 
     from mambamatcher.io.points import make_points, read_points
@@ -88,7 +100,7 @@ def gather_points(typed: list[tuple[float, float]], file: Path | None, source: P
 
 
 def found_points(result: "MatchResult", names: tuple[str, ...]) -> "PointSet":
-    """Return the matches as the target's points; those without a match are absent."""
+    """Return the matches as points of the target. Points without a match are marked absent."""
     import numpy as np
 
     from mambamatcher.io.points import ABSENT, VISIBLE, PointSet
@@ -113,16 +125,16 @@ def load_matcher(model: str | None, device: str | None = None) -> "Matcher":
 
 
 def parse_point(text: str) -> tuple[float, float]:
-    """Read `x,y`."""
+    """Parse `x,y`."""
     try:
         x, y = (float(part) for part in text.split(","))
     except ValueError as error:
-        raise InputError(f"a point is written x,y (two numbers), got {text!r}") from error
+        raise InputError(f"a point is written as two numbers x,y, got {text!r}") from error
     return x, y
 
 
 def print_table(result: "MatchResult", names: tuple[str, ...]) -> None:
-    """Print one line per point, and one for each further place it may lie."""
+    """Print a row per point, and one for each further candidate."""
     from rich.console import Console
     from rich.table import Table
 
@@ -131,15 +143,15 @@ def print_table(result: "MatchResult", names: tuple[str, ...]) -> None:
         table.add_column(column, justify="right")
     for index, name in enumerate(names):
         matched = "yes" if result.matched[index] else "no"
-        asked, found = written(result.source_points[index]), written(result.points[index])
-        table.add_row(name, asked, found, f"{result.confidence[index]:.2f}", matched)
+        source, target = to_text(result.source_points[index]), to_text(result.points[index])
+        table.add_row(name, source, target, f"{result.confidence[index]:.2f}", matched)
         if result.modes is not None:
             for mode in range(1, int(result.modes.present[index].sum())):
-                place, confidence = result.modes.points[index, mode], result.modes.confidence[index, mode]
-                table.add_row("", "or", written(place), f"{confidence:.2f}", "")
+                candidate, confidence = result.modes.points[index, mode], result.modes.confidence[index, mode]
+                table.add_row("", "or", to_text(candidate), f"{confidence:.2f}", "")
     Console().print(table)
 
 
-def written(point: "np.ndarray") -> str:
-    """Write a point with one decimal."""
+def to_text(point: "np.ndarray") -> str:
+    """Format a point with one decimal."""
     return f"{point[0]:.1f}, {point[1]:.1f}"

@@ -1,4 +1,4 @@
-"""`mambamatcher serve`: the matcher in a browser."""
+"""`mambamatcher serve`: the web server and its annotation page."""
 
 import socket
 from ipaddress import ip_address
@@ -17,31 +17,33 @@ if TYPE_CHECKING:
 
     from mambamatcher.matching.matcher import Matcher
 
-TOKEN_LENGTH = 16
+MIN_TOKEN_LENGTH = 16
 MIB = 2**20
 
 
 def serve(
     host: Annotated[
-        str, typer.Option(help="The address to listen on; others than this machine need --token.")
+        str, typer.Option(help="Address to listen on; any but the loopback address requires --token.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0 takes a free one.")] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
     token: Annotated[
-        str | None, typer.Option(envvar="MAMBAMATCHER_TOKEN", help="A secret that clients must know.")
+        str | None, typer.Option(envvar="MAMBAMATCHER_TOKEN", help="Secret that clients must send.")
     ] = None,
     host_name: Annotated[
-        list[str] | None, typer.Option(help="A name clients reach this machine by; repeat for more.")
+        list[str] | None, typer.Option(help="Host name that clients use for this machine; can be repeated.")
     ] = None,
     model: Annotated[
-        list[str] | None, typer.Option(help="A preset's name or a saved model's folder; repeat to offer several.")
+        list[str] | None, typer.Option(help="Preset name or folder of a saved model; can be repeated to offer several.")
     ] = None,
     device: Device = None,
-    max_upload_mb: Annotated[int, typer.Option(min=1, help="The largest picture, as a file.")] = 20,
-    max_megapixels: Annotated[int, typer.Option(min=1, help="The largest picture, in pixels.")] = 40,
-    max_requests: Annotated[int, typer.Option(min=1, help="Requests at a time; more are told to come back.")] = 64,
-    keep_minutes: Annotated[float, typer.Option(min=0.1, help="How long an absent client's pictures are kept.")] = 30,
+    max_upload_mb: Annotated[int, typer.Option(min=1, help="Maximum file size of an image in MB.")] = 20,
+    max_megapixels: Annotated[int, typer.Option(min=1, help="Maximum size of an image in megapixels.")] = 40,
+    max_requests: Annotated[int, typer.Option(min=1, help="Maximum requests in progress; others must retry.")] = 64,
+    keep_minutes: Annotated[
+        float, typer.Option(min=0.1, help="How long images are kept after a client's last request.")
+    ] = 30,
 ) -> None:
-    """Match pictures in a browser.
+    """Match images in a browser.
 
     Example: mambamatcher serve --port 8000
     """
@@ -50,9 +52,9 @@ def serve(
         import uvicorn
 
         from mambamatcher.web.server import create_app
+        from mambamatcher.web.state import Settings
     except ModuleNotFoundError as error:
         raise InputError(f"{error.name} is missing; install it with: pip install 'mambamatcher[web]'") from error
-    from mambamatcher.web.settings import Settings
 
     settings = Settings(
         token=token,
@@ -65,23 +67,29 @@ def serve(
     listening = listen(host, port)
     app = create_app(settings, model_loaders(model, device))
     typer.echo("loading the model")
-    app.state.service.warm_up()  # before the first client; a model that cannot be loaded is said here
-    shown = f"[{host}]" if ":" in host else host
-    secret = f"#token={quote(token)}" if token else ""  # after '#': a browser does not send it, nor write it to logs
-    typer.echo(f"open http://{shown}:{listening.getsockname()[1]}/{secret} (stop: Ctrl+C)")
+    app.state.server.warm_up()  # now, so that a model that cannot be loaded ends the command
+    url_host = f"[{host}]" if ":" in host else host
+    secret = f"#token={quote(token)}" if token else ""  # browsers do not send what follows '#', so no log holds it
+    typer.echo(f"open http://{url_host}:{listening.getsockname()[1]}/{secret} (stop with Ctrl+C)")
     uvicorn.Server(uvicorn.Config(app, log_level="warning", server_header=False)).run([listening])
 
 
 def check_access(host: str, token: str | None) -> None:
-    """Refuse to open the machine to others without a secret worth the name."""
-    if token is not None and len(token) < TOKEN_LENGTH:
-        raise InputError(f"the token has {len(token)} characters; use at least {TOKEN_LENGTH}, so it cannot be guessed")
-    if token is None and not is_this_machine(host):
-        raise InputError(f"--host {host} lets others in; choose a secret of theirs and yours with --token")
+    """Check that only clients with a strong token can connect from other machines.
+
+    Raises:
+        InputError: The token is too short, or missing although other machines can connect.
+    """
+    if token is not None and len(token) < MIN_TOKEN_LENGTH:
+        raise InputError(
+            f"the token has {len(token)} characters; use at least {MIN_TOKEN_LENGTH}, so that it cannot be guessed"
+        )
+    if token is None and not is_loopback(host):
+        raise InputError(f"--host {host} lets other machines connect; set a shared secret with --token")
 
 
-def is_this_machine(host: str) -> bool:
-    """Tell whether only programs of this machine can reach an address."""
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can connect to an address."""
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
@@ -89,19 +97,26 @@ def is_this_machine(host: str) -> bool:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Take the port now, so that one in use is said in a sentence."""
+    """Bind the port before the model is loaded, so that a port in use is reported at once."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family)
     except OSError as error:
         reason = error.strerror or error
         raise InputError(
-            f"cannot listen on {host} port {port}: {reason}; choose others by --host and --port"
+            f"cannot listen on {host} port {port}: {reason}; choose others with --host and --port"
         ) from error
 
 
 def model_loaders(models: list[str] | None, device: str | None = None) -> "dict[str, Callable[[], Matcher]]":
-    """Name the models to offer: folders by their last part, so that no path is told to a client."""
+    """Return the models to offer: for each name, a function that loads it.
+
+    A folder is named by its last component, so that clients learn no paths.
+
+    Args:
+        models: Preset names and folders; None for the default model and `nearest`.
+        device: Where the models compute; None for the CPU.
+    """
     if not models:
         return {"default": lambda: load_matcher(None, device), "nearest": lambda: load_matcher("nearest", device)}
     loaders: dict[str, Callable[[], Matcher]] = {}

@@ -30,7 +30,7 @@ from mambamatcher.model.mambamatcher import MambaMatcher, ModelConfig, count_par
 from mambamatcher.model.presets import PRESETS
 from mambamatcher.pause_gc import collection_paused
 
-__all__ = ["MatchResult", "Matcher", "Modes", "Picture", "PreparedPair", "UntrainedWarning", "check_points"]
+__all__ = ["LoadedImage", "MatchResult", "Matcher", "Modes", "PreparedPair", "UntrainedWarning", "check_points"]
 
 CACHE_BYTES = 512 * 2**20  # eleven images of the paper's model
 
@@ -40,7 +40,7 @@ class UntrainedWarning(UserWarning):
 
 
 @dataclass(frozen=True)
-class Picture:
+class LoadedImage:
     """An image as the user has it and as the model sees it; equal pixels for the model mean equal keys."""
 
     image: Image.Image
@@ -48,7 +48,7 @@ class Picture:
     key: str
 
 
-Readable = ImageLike | Picture
+Readable = ImageLike | LoadedImage
 
 
 class Options(TypedDict, total=False):
@@ -203,7 +203,7 @@ class Matcher:
         units = torch.from_numpy(spread_points(self.foreground(picture), count))
         return unit_to_pixels(units, picture.image.size).numpy()
 
-    def evict(self, picture: Picture) -> None:
+    def evict(self, picture: LoadedImage) -> None:
         """Drop from memory what was computed from an image."""
         self._store.evict(picture.key)
 
@@ -211,15 +211,15 @@ class Matcher:
         """Drop all features and correlation maps from memory."""
         self._store.clear()
 
-    def read(self, image: Readable) -> Picture:
+    def read(self, image: Readable) -> LoadedImage:
         """Decode an image and resize it for the model. What it returns can be passed wherever an image is expected."""
-        if isinstance(image, Picture):
+        if isinstance(image, LoadedImage):
             return image
         loaded = load_image(image)
         pixels = to_bytes(resize_square(loaded, self.config.side))
-        return Picture(loaded, pixels, digest(pixels))
+        return LoadedImage(loaded, pixels, digest(pixels))
 
-    def _correlated(self, source: Picture, target: Picture, encoded: Encoded | None = None) -> PreparedPair:
+    def _correlated(self, source: LoadedImage, target: LoadedImage, encoded: Encoded | None = None) -> PreparedPair:
         """Correlate two images; `encoded` is the source's encoding, where it is at hand."""
         key = (self.runtime.version, source.key, target.key)
         with self._computing, collection_paused():  # the first pair imports the kernels
@@ -238,7 +238,7 @@ class Matcher:
             calibration=self.calibration,
         )
 
-    def _encode(self, picture: Picture) -> Encoded:
+    def _encode(self, picture: LoadedImage) -> Encoded:
         """Return an image's encoding: from memory, from disk, or computed."""
         key = (self.runtime.version, picture.key)
 

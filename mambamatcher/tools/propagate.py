@@ -32,7 +32,7 @@ from mambamatcher.jobs.job import Job, run
 from mambamatcher.jobs.journal import Result, write_lines
 from mambamatcher.jobs.shards import line_shards, shard_job
 from mambamatcher.jobs.source import Item, Source, images, read_each
-from mambamatcher.matching.matcher import Matcher, Picture, Readable
+from mambamatcher.matching.matcher import LoadedImage, Matcher, Readable
 from mambamatcher.matching.portable import PortableMatcher
 from mambamatcher.model.config import to_dict
 from mambamatcher.tools.review import write_review
@@ -47,7 +47,7 @@ AGREEMENT = 0.05  # of the target's longer side: how near to each other the answ
 class Reference:
     """An annotated image, read once, with its visible points."""
 
-    picture: Picture
+    picture: LoadedImage
     points: PointSet
 
 

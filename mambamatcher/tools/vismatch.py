@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from mambamatcher.io.images import load_image, to_bytes
-from mambamatcher.matching.matcher import Matcher, Picture
+from mambamatcher.matching.matcher import LoadedImage, Matcher
 from mambamatcher.model.geometry import grid_centres, unit_to_pixels
 
 MUTUAL = 0.5  # forward-backward agreement from which a match counts as mutual
@@ -94,12 +94,12 @@ class VismatchMatcher(nn.Module):
         points, described = self._positions(self._read(img))
         return {"all_kpts0": points, "all_desc0": described}
 
-    def _read(self, img: Tensor | str | Path) -> Picture:
+    def _read(self, img: Tensor | str | Path) -> LoadedImage:
         if isinstance(img, Tensor) and img.ndim == 4 and len(img) == 1:
             img = img[0]
         return self.matcher.read(img)
 
-    def _positions(self, picture: Picture) -> tuple[Points, Float[np.ndarray, "point channel"]]:
+    def _positions(self, picture: LoadedImage) -> tuple[Points, Float[np.ndarray, "point channel"]]:
         features = self.matcher.encode(picture)
         points = unit_to_pixels(grid_centres((features.shape[3], features.shape[4])), picture.image.size)
         described = rearrange(features, "1 level c h w -> (h w) (level c)")

@@ -1,1 +1,1 @@
-"""The matcher in a browser: a typed API, and one page of plain HTML, CSS and JavaScript."""
+"""The web server: an HTTP API, and an annotation page in plain HTML, CSS and JavaScript."""

@@ -1,4 +1,4 @@
-"""The stateless part of the API: pictures and points in, points out, nothing kept."""
+"""The stateless routes: images and points in, points out, nothing stored."""
 
 from typing import Annotated
 
@@ -9,98 +9,100 @@ from pydantic import Json
 from mambamatcher import __version__
 from mambamatcher.errors import InputError
 from mambamatcher.web.schemas import (
-    Health,
+    HealthResponse,
     Limits,
-    Matches,
-    Model,
-    Models,
-    NamedMatches,
+    MatchResponse,
+    ModelInfo,
+    ModelsResponse,
     Point,
-    Propagation,
+    PropagateResponse,
+    TargetMatches,
     to_matches,
 )
-from mambamatcher.web.service import Service, ServiceOf, Upload
+from mambamatcher.web.state import ServerState, State
+from mambamatcher.web.uploads import Upload
 
 router = APIRouter()
 
 Points = Annotated[Json[list[Point]], Form(description="JSON: [[x, y], ...]", examples=["[[120, 80], [64, 200]]"])]
-ModelName = Annotated[str | None, Form(max_length=100, description="One of /models; the first if left out.")]
+ModelName = Annotated[str | None, Form(max_length=100, description="One of /models; by default the first.")]
 UNSCALED = (np.ones(2), np.ones(2))
 
 
 @router.get("/health")
-async def health(service: ServiceOf) -> Health:
-    """Tell that the server answers."""
-    return Health(version=__version__, requests=service.work.requests, max_requests=service.work.max_requests)
+async def health(state: State) -> HealthResponse:
+    """Report that the server answers, and how busy it is."""
+    workers = state.workers
+    return HealthResponse(version=__version__, requests=workers.requests, max_requests=workers.max_requests)
 
 
 @router.get("/models")
-async def models(service: ServiceOf) -> Models:
-    """List the models to choose from, the default first, and the limits."""
-    names = service.models.names
-    return Models(
-        models=[Model(name=name, default=name == names[0]) for name in names],
-        limits=Limits(**{name: getattr(service.settings, name) for name in Limits.model_fields}),
+async def models(state: State) -> ModelsResponse:
+    """List the models, the default first, and the limits on requests."""
+    names = state.models.names
+    return ModelsResponse(
+        models=[ModelInfo(name=name, default=name == names[0]) for name in names],
+        limits=Limits(**{name: getattr(state.settings, name) for name in Limits.model_fields}),
     )
 
 
 @router.post("/match")
 async def match(
-    service: ServiceOf,
-    source: Annotated[UploadFile, File(description="The picture the points are on.")],
-    target: Annotated[UploadFile, File(description="The picture to find them in.")],
+    state: State,
+    source: Annotated[UploadFile, File(description="The image with the points.")],
+    target: Annotated[UploadFile, File(description="The image to find them in.")],
     points: Points,
     model: ModelName = None,
-    heatmaps: Annotated[bool, Form(description="Whether to send where each point may lie.")] = False,
-) -> Matches:
-    """Find points of one picture in another."""
-    finder = _Finder(service, model, points)
-    return await finder.find(await service.receive(source), await service.receive(target), heatmaps)
+    heatmaps: Annotated[bool, Form(description="Whether to include a heat map for each point.")] = False,
+) -> MatchResponse:
+    """Find the points of one image in another."""
+    query = _Query(state, model, points)
+    return await query.match(await state.receive(source), await state.receive(target), heatmaps)
 
 
 @router.post("/propagate")
 async def propagate(
-    service: ServiceOf,
-    source: Annotated[UploadFile, File(description="The picture the points are on.")],
-    targets: Annotated[list[UploadFile], File(description="The pictures to find them in.")],
+    state: State,
+    source: Annotated[UploadFile, File(description="The image with the points.")],
+    targets: Annotated[list[UploadFile], File(description="The images to find them in.")],
     points: Points,
     model: ModelName = None,
-) -> Propagation:
-    """Find points of one picture in many others."""
-    if len(targets) > service.settings.targets:
-        raise HTTPException(413, f"there are {len(targets)} targets, more than the {service.settings.targets} allowed")
-    finder = _Finder(service, model, points)
-    reference = await service.receive(source)
-    found = []
-    for file in targets:  # one job each, so that other clients are answered in between
-        target = await service.receive(file)
-        matches = await finder.find(reference, target, heatmaps=False)
-        found.append(NamedMatches(target=target.name, **matches.model_dump()))
-    return Propagation(targets=found)
+) -> PropagateResponse:
+    """Find the points of one image in many others."""
+    if len(targets) > state.settings.targets:
+        raise HTTPException(413, f"there are {len(targets)} targets, more than the {state.settings.targets} allowed")
+    query = _Query(state, model, points)
+    reference = await state.receive(source)
+    results = []
+    for file in targets:  # one job per target, so that requests of other clients run in between
+        target = await state.receive(file)
+        response = await query.match(reference, target, heatmaps=False)
+        results.append(TargetMatches(target=target.name, **response.model_dump()))
+    return PropagateResponse(targets=results)
 
 
-class _Finder:
-    """One request's points and model, checked before any picture is read."""
+class _Query:
+    """The points and the model of one request, checked before any image is read."""
 
-    def __init__(self, service: Service, model: str | None, points: list[Point]) -> None:
+    def __init__(self, state: ServerState, model: str | None, points: list[Point]) -> None:
         if not points:
             raise InputError("the list of points is empty; give at least one [x, y]")
-        service.check_points(points)
-        self.service = service
+        state.check_point_count(points)
+        self.state = state
         self.points = points
-        self.model = service.models.check(model)
+        self.model = state.models.resolve(model)
 
-    async def find(self, source: Upload, target: Upload, heatmaps: bool) -> Matches:
-        return await self.service.work.run(self._find_now, source, target, heatmaps)
+    async def match(self, source: Upload, target: Upload, heatmaps: bool) -> MatchResponse:
+        return await self.state.workers.run(self._match_blocking, source, target, heatmaps)
 
-    def _find_now(self, source: Upload, target: Upload, heatmaps: bool) -> Matches:
-        pictures = self.service.decode_now(source), self.service.decode_now(target)
-        result, seconds = self.service.match_now(self.model, *pictures, self.points)
+    def _match_blocking(self, source: Upload, target: Upload, heatmaps: bool) -> MatchResponse:
+        images = self.state.decode_blocking(source), self.state.decode_blocking(target)
+        result, seconds = self.state.match_blocking(self.model, *images, self.points)
         assert result is not None
-        return Matches(
+        return MatchResponse(
             model=self.model,
-            source_size=pictures[0].size,
-            target_size=pictures[1].size,
+            source_size=images[0].size,
+            target_size=images[1].size,
             matches=to_matches(result, UNSCALED, heatmaps),
             seconds=seconds,
         )

@@ -1,8 +1,7 @@
-"""What every request passes before any of its body is read, and what every answer carries."""
+"""The middleware that checks every request before its body is read, and adds security headers to every response."""
 
 import hmac
 from collections.abc import MutableMapping
-from http.cookies import CookieError, SimpleCookie
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,14 +11,12 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from mambamatcher.web.sessions import Session, SessionStore
-from mambamatcher.web.settings import Settings
-from mambamatcher.web.work import BusyError, Work
+from mambamatcher.web.state import ServerState
+from mambamatcher.web.workers import BusyError
 
-COOKIE = "mambamatcher_session"
 RETRY_SECONDS = 2
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
-OPEN_PATHS = ("/", "/health", "/openapi.json", "/signin")  # what a client without the token may reach; and static/
+OPEN_PATHS = ("/", "/health", "/openapi.json", "/signin")  # reachable without the token, as is /static/
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -32,16 +29,16 @@ HEADERS = {
 
 
 class Guard:
-    """ASGI middleware: host, origin, token, size and number of requests; security headers on every answer."""
+    """ASGI middleware that checks host, origin, token, body size and the number of requests in progress."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, sessions: SessionStore, work: Work) -> None:
+    def __init__(self, app: ASGIApp, state: ServerState) -> None:
         self.app = app
-        self.settings = settings
-        self.sessions = sessions
-        self.work = work
+        self.settings = state.settings
+        self.sessions = state.sessions
+        self.workers = state.workers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or refuse."""
+        """Pass the request on to the application, or refuse it."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -63,7 +60,7 @@ class Guard:
                 return
             size = self._body_size(headers)
             try:
-                with self.work.admit(size):
+                with self.workers.admit(size):
                     await self.app(scope, receive, send_with_headers)
             except BusyError as error:
                 wait = {"Retry-After": str(RETRY_SECONDS)}
@@ -73,29 +70,28 @@ class Guard:
             await answer(scope, receive, send_with_headers)
 
     def _check_host(self, headers: Headers) -> None:
-        """Refuse names we were not told of: a foreign site can point its own name at this machine (DNS rebinding)."""
+        """Refuse unknown host names: another site can point its own name at this machine (DNS rebinding)."""
         name = _host_name(headers.get("host", ""))
         if not _is_address(name) and name not in ("localhost", *self.settings.host_names):
-            raise HTTPException(
-                421, f"this server is not {name or 'reached without a host name'!r}; start it with --host-name"
-            )
+            given = f"the host name {name!r} is unknown to this server" if name else "the request has no host name"
+            raise HTTPException(421, f"{given}; start the server with --host-name")
 
     def _check_origin(self, headers: Headers) -> None:
-        """Refuse requests that another site's page makes in the user's browser."""
+        """Refuse requests that a page of another site makes in the user's browser."""
         origin = headers.get("origin")
         if origin is not None and urlsplit(origin).netloc != headers.get("host"):
-            raise HTTPException(403, "requests from pages of another site are not answered")
+            raise HTTPException(403, "requests from pages of other sites are refused")
 
     def _check_token(self, path: str, headers: Headers) -> None:
-        """Let in who has the token or, since only they could start one, a session."""
+        """Accept the token or a session, which only a client with the token could have started."""
         if self.settings.token is None or path in OPEN_PATHS or path.startswith("/static/"):
             return
         scheme, _, given = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and same_secret(given, self.settings.token):
             return
-        if find_session(self.sessions, headers) is None:
-            sign_in = {"WWW-Authenticate": "Bearer"}
-            raise HTTPException(401, "this server asks for its token: send 'Authorization: Bearer TOKEN'", sign_in)
+        if self.sessions.find_by_cookie(headers) is None:
+            challenge = {"WWW-Authenticate": "Bearer"}
+            raise HTTPException(401, "this server requires its token: send 'Authorization: Bearer TOKEN'", challenge)
 
     def _body_size(self, headers: Headers) -> int:
         length = headers.get("content-length", "0" if "transfer-encoding" not in headers else "")
@@ -109,21 +105,12 @@ class Guard:
 
 
 def same_secret(given: str, secret: str) -> bool:
-    """Compare in a time that does not tell how much was right."""
+    """Compare two secrets in constant time, so that the time reveals nothing about how many characters were right."""
     return hmac.compare_digest(given.encode(), secret.encode())
 
 
-def find_session(sessions: SessionStore, headers: Headers) -> Session | None:
-    """Return the session whose cookie came with a request."""
-    try:
-        cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-    except CookieError:
-        return None
-    return sessions.find(cookie.value if cookie else None)
-
-
 def _host_name(host: str) -> str:
-    """Return a Host header's name, without its port."""
+    """Return the name in a Host header, without the port."""
     try:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:

@@ -1,4 +1,4 @@
-"""What the page needs: its files, a client's pictures, and points found in them one click at a time."""
+"""The page and its routes: static files, a session's images, points found one click at a time, and downloads."""
 
 import json
 from collections.abc import Iterable
@@ -13,20 +13,20 @@ from PIL import Image
 
 import mambamatcher
 from mambamatcher.errors import InputError
-from mambamatcher.web import exports
+from mambamatcher.web import downloads
 from mambamatcher.web.guard import same_secret
-from mambamatcher.web.pictures import Picture, keep
 from mambamatcher.web.schemas import (
     DrawingRequest,
-    Example,
-    Matches,
+    ExampleResponse,
+    ImageInfo,
+    MatchResponse,
     PairRequest,
     PointsRequest,
-    SignIn,
-    StoredPicture,
+    SignInRequest,
     to_matches,
 )
-from mambamatcher.web.service import Service, ServiceOf, Upload
+from mambamatcher.web.state import ServerState, State
+from mambamatcher.web.uploads import StoredImage, Upload, store_image
 
 STATIC = Path(__file__).parent / "static"
 PHOTOS = Path(mambamatcher.__file__).parent / "assets" / "photos"
@@ -34,17 +34,17 @@ PHOTOS = Path(mambamatcher.__file__).parent / "assets" / "photos"
 router = APIRouter()
 
 
-class Revalidated(StaticFiles):
-    """Files a browser may keep, but asks for again: a page never runs with another version's scripts."""
+class RevalidatedFiles(StaticFiles):
+    """Static files that a browser caches but revalidates, so that a page never runs scripts of another version."""
 
     def file_response(self, *args: object, **kwargs: object) -> Response:
-        """Serve one."""
+        """Add the header to Starlette's response."""
         response = super().file_response(*args, **kwargs)  # type: ignore[arg-type]
         response.headers["Cache-Control"] = "no-cache"
         return response
 
 
-static_files = Revalidated(directory=STATIC)
+static_files = RevalidatedFiles(directory=STATIC)
 
 
 @router.get("/", include_in_schema=False)
@@ -54,126 +54,127 @@ async def index() -> FileResponse:
 
 
 @router.post("/signin", status_code=204)
-async def sign_in(service: ServiceOf, request: Request, response: Response, given: SignIn) -> None:
-    """Exchange the token for a session, so that the page can show pictures."""
-    if service.settings.token is not None and not same_secret(given.token, service.settings.token):
+async def sign_in(state: State, request: Request, response: Response, given: SignInRequest) -> None:
+    """Exchange the token for a session cookie, which the browser also sends when it loads images."""
+    if state.settings.token is not None and not same_secret(given.token, state.settings.token):
         raise HTTPException(401, "this is not the server's token")
-    service.new_session(request, response)
+    state.new_session(request, response)
 
 
 @router.post("/pictures", status_code=201)
-async def add_picture(
-    service: ServiceOf,
+async def add_image(
+    state: State,
     request: Request,
     response: Response,
     picture: Annotated[UploadFile, File(description="JPEG, PNG, WebP, GIF, BMP or TIFF.")],
-) -> StoredPicture:
-    """Keep a picture for a while, for this client only."""
-    upload = await service.receive(picture)
-    kept = await service.work.run(_keep_now, service, upload)
-    service.sessions.add(service.session_or_new(request, response), kept, service.settings.targets + 1)
-    return StoredPicture.of(kept)
+) -> ImageInfo:
+    """Store an image in the client's session."""
+    upload = await state.receive(picture)
+    image = await state.workers.run(_store_blocking, state, upload)
+    state.sessions.add(state.session_or_new(request, response), image, state.settings.targets + 1)
+    return ImageInfo.of(image)
 
 
 @router.post("/example", status_code=201)
-async def add_example(service: ServiceOf, request: Request, response: Response) -> Example:
-    """Give this client two of the photos that come with the package."""
-    session = service.session_or_new(request, response)
-    source, target = await service.work.run(_example_now)
-    for picture in (source, target):
-        service.sessions.add(session, picture, service.settings.targets + 1)
+async def add_example(state: State, request: Request, response: Response) -> ExampleResponse:
+    """Store two sample photos of the package in the client's session."""
+    session = state.session_or_new(request, response)
+    source, target = await state.workers.run(_load_example_blocking)
+    for image in (source, target):
+        state.sessions.add(session, image, state.settings.targets + 1)
     points = json.loads((PHOTOS / "cat.json").read_text(encoding="utf-8"))
-    return Example(
-        source=StoredPicture.of(source),
-        target=StoredPicture.of(target),
+    return ExampleResponse(
+        source=ImageInfo.of(source),
+        target=ImageInfo.of(target),
         names=points["names"],
         points=points["points"],
     )
 
 
 @router.get("/pictures/{picture_id}", response_class=Response, responses={200: {"content": {"image/jpeg": {}}}})
-async def show_picture(service: ServiceOf, request: Request, picture_id: str) -> Response:
-    """Return the upright picture, made smaller where it is large."""
-    return Response(service.picture(request, picture_id).jpeg, media_type="image/jpeg")
+async def show_image(state: State, request: Request, picture_id: str) -> Response:
+    """Return the upright image, scaled down if it is large."""
+    return Response(state.image(request, picture_id).jpeg, media_type="image/jpeg")
 
 
 @router.delete("/pictures/{picture_id}", status_code=204)
-async def remove_picture(service: ServiceOf, request: Request, picture_id: str) -> None:
-    """Forget a picture now."""
-    picture = service.picture(request, picture_id)
-    del service.session(request).pictures[picture.id]
+async def remove_image(state: State, request: Request, picture_id: str) -> None:
+    """Remove an image from the client's session."""
+    image = state.image(request, picture_id)
+    del state.session(request).images[image.id]
 
 
 @router.post("/pairs/match")
-async def match_pair(service: ServiceOf, request: Request, asked: PairRequest) -> Matches:
-    """Find points of one of this client's pictures in another."""
-    service.check_points(asked.points)
-    source, target = service.picture(request, asked.source), service.picture(request, asked.target)
-    _check_inside(asked.points, source)
-    model = service.models.check(asked.model)
-    return await service.work.run(_match_now, service, asked, (source, target), model)
+async def match_pair(state: State, request: Request, body: PairRequest) -> MatchResponse:
+    """Find the points of one image of the session in another."""
+    state.check_point_count(body.points)
+    source, target = state.image(request, body.source), state.image(request, body.target)
+    _check_inside(body.points, source)
+    model = state.models.resolve(body.model)
+    return await state.workers.run(_match_blocking, state, body, (source, target), model)
 
 
 @router.post("/points/{file_format}", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
-async def write_points(
-    service: ServiceOf, request: Request, file_format: exports.Format, asked: PointsRequest
-) -> Response:
-    """Write points as a file: JSON, CSV or COCO keypoints, as the command line reads them."""
-    pictures = []
-    for each in asked.pictures:
-        service.check_points(each.points)
-        picture = service.picture(request, each.picture)
-        _check_inside(((point.x, point.y) for point in each.points), picture)
-        pictures.append((picture, each.points))
-    write, media_type, file_name = exports.WRITERS[file_format]
-    text = await service.work.run(lambda: write(exports.annotate(pictures)))
-    return Response(text, media_type=media_type, headers=_download(file_name))
+async def write_points(state: State, request: Request, file_format: downloads.Format, body: PointsRequest) -> Response:
+    """Write points to a file that the command line reads: JSON, CSV or COCO keypoints."""
+    images = []
+    for each in body.pictures:
+        state.check_point_count(each.points)
+        image = state.image(request, each.picture)
+        _check_inside(((point.x, point.y) for point in each.points), image)
+        images.append((image, each.points))
+    write, media_type, file_name = downloads.WRITERS[file_format]
+    text = await state.workers.run(lambda: write(downloads.to_annotations(images)))
+    return Response(text, media_type=media_type, headers=_attachment(file_name))
 
 
 @router.post("/drawing", response_class=Response, responses={200: {"content": {"image/png": {}}}})
-async def draw_pair(service: ServiceOf, request: Request, asked: DrawingRequest) -> Response:
-    """Draw two of this client's pictures side by side with their matches."""
-    service.check_points(asked.matches)
-    pictures = service.picture(request, asked.source), service.picture(request, asked.target)
-    _check_inside((match.source for match in asked.matches), pictures[0])
-    _check_inside((match.target for match in asked.matches), pictures[1])
-    drawn = await service.work.run(exports.draw, asked, *pictures)
-    return Response(drawn, media_type="image/png", headers=_download("matches.png"))
+async def draw_pair(state: State, request: Request, body: DrawingRequest) -> Response:
+    """Draw two images of the session side by side with their matches."""
+    state.check_point_count(body.matches)
+    images = state.image(request, body.source), state.image(request, body.target)
+    _check_inside((match.source for match in body.matches), images[0])
+    _check_inside((match.target for match in body.matches), images[1])
+    drawn = await state.workers.run(downloads.draw_png, body, *images)
+    return Response(drawn, media_type="image/png", headers=_attachment("matches.png"))
 
 
-def _download(file_name: str) -> dict[str, str]:
+def _attachment(file_name: str) -> dict[str, str]:
     return {"Content-Disposition": f'attachment; filename="{file_name}"'}
 
 
-def _keep_now(service: Service, upload: Upload) -> Picture:
-    return keep(service.decode_now(upload), upload.name)
+def _store_blocking(state: ServerState, upload: Upload) -> StoredImage:
+    return store_image(state.decode_blocking(upload), upload.name)
 
 
-def _example_now() -> list[Picture]:
-    return [keep(Image.open(PHOTOS / name), name) for name in ("cat.jpg", "raccoon.jpg")]
+def _load_example_blocking() -> list[StoredImage]:
+    return [store_image(Image.open(PHOTOS / name), name) for name in ("cat.jpg", "raccoon.jpg")]
 
 
-def _match_now(service: Service, asked: PairRequest, pictures: tuple[Picture, Picture], model: str) -> Matches:
-    source, target = pictures
-    images = source.image(), target.image()
-    scales = source.scale(images[0]), target.scale(images[1])
-    points = np.asarray(asked.points, dtype=float).reshape(-1, 2) / scales[0]
-    points = np.minimum(points, images[0].size)  # a point on the edge stays inside in spite of rounding
-    result, seconds = service.match_now(model, *images, points)
-    return Matches(
+def _match_blocking(
+    state: ServerState, body: PairRequest, pair: tuple[StoredImage, StoredImage], model: str
+) -> MatchResponse:
+    """Match the stored copies, with points converted from and to pixels of the originals."""
+    source, target = pair
+    copies = source.decode_copy(), target.decode_copy()
+    scales = source.scale_from(copies[0]), target.scale_from(copies[1])
+    points = np.asarray(body.points, dtype=float).reshape(-1, 2) / scales[0]
+    points = np.minimum(points, copies[0].size)  # rounding must not move a point on the edge outside
+    result, seconds = state.match_blocking(model, *copies, points)
+    return MatchResponse(
         model=model,
         source_size=(source.width, source.height),
         target_size=(target.width, target.height),
-        matches=[] if result is None else to_matches(result, scales, asked.heatmaps),
+        matches=[] if result is None else to_matches(result, scales, body.heatmaps),
         seconds=seconds,
     )
 
 
-def _check_inside(points: Iterable[tuple[float, float]], picture: Picture) -> None:
-    """Say it in the client's pixels, which are not those of the copy that is matched and drawn."""
-    width, height = picture.width, picture.height
+def _check_inside(points: Iterable[tuple[float, float]], image: StoredImage) -> None:
+    """Check points here, where they are in the client's pixels, so that the message is too."""
+    width, height = image.width, image.height
     for number, (x, y) in enumerate(points, 1):
         if not (0 <= x <= width and 0 <= y <= height):
             raise InputError(
-                f"point {number}, ({x:g}, {y:g}), lies outside {picture.name}, which has {width}x{height} pixels"
+                f"point {number}, ({x:g}, {y:g}), lies outside {image.name}, which has {width}x{height} pixels"
             )

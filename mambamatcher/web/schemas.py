@@ -1,4 +1,4 @@
-"""What goes over the wire. Every point is in pixels of the upright picture as it was uploaded."""
+"""The JSON of requests and responses. All points are pixels of the upright image as it was uploaded."""
 
 from base64 import b64encode
 from typing import Annotated, Literal
@@ -7,43 +7,43 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
 from mambamatcher.matching.matcher import MatchResult
-from mambamatcher.web.pictures import Picture
+from mambamatcher.web.uploads import StoredImage
 
 Point = tuple[FiniteFloat, FiniteFloat]
-PictureId = Annotated[str, Field(max_length=40, description="From an upload of the same session.")]
-ModelName = Annotated[str | None, Field(max_length=100, description="One of /models; the first of them if left out.")]
+ImageId = Annotated[str, Field(max_length=40, description="From an upload in the same session.")]
+ModelName = Annotated[str | None, Field(max_length=100, description="One of /models; by default the first.")]
 
 
-class Wire(BaseModel):
-    """A message; fields it does not know are refused, so that a misspelt one is noticed."""
+class Schema(BaseModel):
+    """Base of all schemas. Unknown fields are refused, so that misspelt ones are noticed."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class Problem(Wire):
-    """Why a request was not answered: what was wrong, what was given, what to do."""
+class ErrorResponse(Schema):
+    """Why a request was refused: what was wrong, what was given, what to do."""
 
     detail: str
 
 
-class Health(Wire):
-    """That the server answers, and how much it has to do."""
+class HealthResponse(Schema):
+    """Version and load of the server."""
 
     status: Literal["ok"] = "ok"
     version: str
-    requests: int = Field(description="Being received or answered.")
+    requests: int = Field(description="Requests being received or answered.")
     max_requests: int
 
 
-class Model(Wire):
-    """A model that can be chosen."""
+class ModelInfo(Schema):
+    """A model to choose from."""
 
     name: str
     default: bool
 
 
-class Limits(Wire):
-    """What the page tells its user before an upload is refused."""
+class Limits(Schema):
+    """The limits on requests, so that the page can explain them before an upload is refused."""
 
     picture_bytes: int
     picture_pixels: int
@@ -52,15 +52,15 @@ class Limits(Wire):
     keep_seconds: float
 
 
-class Models(Wire):
-    """All models, and what may be sent to them."""
+class ModelsResponse(Schema):
+    """All models and the limits on requests."""
 
-    models: list[Model]
+    models: list[ModelInfo]
     limits: Limits
 
 
-class Heatmap(Wire):
-    """Where a point may lie: one byte a cell, row by row, 255 at the likeliest; base64."""
+class Heatmap(Schema):
+    """Where a point may lie on the target's grid: one byte per cell, row by row, 255 at the maximum, in base64."""
 
     rows: int
     columns: int
@@ -74,23 +74,23 @@ class Heatmap(Wire):
         return cls(rows=rows, columns=columns, values=b64encode(scaled.tobytes()).decode())
 
 
-class FoundPoint(Wire):
-    """One point and where it was found."""
+class FoundPoint(Schema):
+    """A point of the source and where it was found in the target."""
 
     source: Point
     target: Point
     confidence: float = Field(ge=0, le=1)
-    matched: bool = Field(description="False where the target seems to have no such point.")
+    matched: bool = Field(description="False where the target probably has no such point.")
 
 
 class Match(FoundPoint):
-    """One point, where it was found and, if asked for, where else it may lie."""
+    """A point of the source, where it was found in the target and, on request, a heat map."""
 
     heatmap: Heatmap | None = None
 
 
-class Matches(Wire):
-    """Points of a source found in one target."""
+class MatchResponse(Schema):
+    """The points of a source found in one target."""
 
     model: str
     source_size: tuple[int, int]
@@ -99,20 +99,20 @@ class Matches(Wire):
     seconds: float = Field(description="Time in the model, without waiting.")
 
 
-class NamedMatches(Matches):
-    """Points of a source found in one of several targets."""
+class TargetMatches(MatchResponse):
+    """The points of a source found in one of several targets."""
 
-    target: str = Field(description="The file's name as it was uploaded.")
-
-
-class Propagation(Wire):
-    """Points of a source found in every target, in the order given."""
-
-    targets: list[NamedMatches]
+    target: str = Field(description="The name of the uploaded file.")
 
 
-class StoredPicture(Wire):
-    """An uploaded picture; the size is that of the upright picture."""
+class PropagateResponse(Schema):
+    """The points of a source found in every target, in the order of the request."""
+
+    targets: list[TargetMatches]
+
+
+class ImageInfo(Schema):
+    """An image of the session, with the size of the upright original."""
 
     id: str
     name: str
@@ -120,32 +120,32 @@ class StoredPicture(Wire):
     height: int
 
     @classmethod
-    def of(cls, picture: Picture) -> "StoredPicture":
-        """Describe a picture to the client that owns it."""
-        return cls(id=picture.id, name=picture.name, width=picture.width, height=picture.height)
+    def of(cls, image: StoredImage) -> "ImageInfo":
+        """Describe a stored image to its client."""
+        return cls(id=image.id, name=image.name, width=image.width, height=image.height)
 
 
-class Example(Wire):
-    """Two pictures to try, and points worth asking for."""
+class ExampleResponse(Schema):
+    """Two images to try, and named points on the source."""
 
-    source: StoredPicture
-    target: StoredPicture
+    source: ImageInfo
+    target: ImageInfo
     names: list[str]
     points: list[Point]
 
 
-class PairRequest(Wire):
-    """Points to find. Without any, the pair is only prepared, and the next request answered sooner."""
+class PairRequest(Schema):
+    """Points to find. Without points the pair is only encoded, so that the next request for it is faster."""
 
-    source: PictureId
-    target: PictureId
+    source: ImageId
+    target: ImageId
     points: list[Point]
     model: ModelName = None
     heatmaps: bool = False
 
 
-class NamedPoint(Wire):
-    """A point to write into a file; without a confidence it was set by hand."""
+class NamedPoint(Schema):
+    """A point to write to a file. Points marked by hand have no confidence."""
 
     name: Annotated[str, Field(min_length=1, max_length=100)]
     x: FiniteFloat
@@ -154,35 +154,41 @@ class NamedPoint(Wire):
     matched: bool = True
 
 
-class AnnotatedPicture(Wire):
-    """One of the client's pictures and its points."""
+class ImagePoints(Schema):
+    """An image of the session and its points."""
 
-    picture: PictureId
+    picture: ImageId
     points: list[NamedPoint]
 
 
-class PointsRequest(Wire):
-    """What to write into one file."""
+class PointsRequest(Schema):
+    """The points to write to one file."""
 
-    pictures: Annotated[list[AnnotatedPicture], Field(min_length=1)]
+    pictures: Annotated[list[ImagePoints], Field(min_length=1)]
 
 
-class DrawingRequest(Wire):
-    """A pair of the client's pictures and the matches to draw on them."""
+class DrawingRequest(Schema):
+    """Two images of the session and the matches to draw on them."""
 
-    source: PictureId
-    target: PictureId
+    source: ImageId
+    target: ImageId
     matches: Annotated[list[FoundPoint], Field(min_length=1)]
 
 
-class SignIn(Wire):
+class SignInRequest(Schema):
     """The token the server was started with."""
 
     token: Annotated[str, Field(max_length=1000)]
 
 
 def to_matches(result: MatchResult, scales: tuple[np.ndarray, np.ndarray], heatmaps: bool) -> list[Match]:
-    """Describe a result; `scales` brings the source's and the target's pixels to those of the uploaded pictures."""
+    """Convert a result to its JSON form.
+
+    Args:
+        result: Points in pixels of the matched images.
+        scales: Factors (x, y) from these pixels to those of the uploaded images, for the source and the target.
+        heatmaps: Whether to include a heat map for each point.
+    """
     source_scale, target_scale = scales
     return [
         Match(

@@ -1,4 +1,4 @@
-"""The application: what it is made of. The routes are in `api.py` and `page.py`."""
+"""The FastAPI application, put together. Its routes are in `api.py` and `page.py`, its checks in `guard.py`."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -16,67 +16,64 @@ from mambamatcher.errors import ConfigError, InputError, MambaMatcherError
 from mambamatcher.matching.matcher import Matcher
 from mambamatcher.web import api, page
 from mambamatcher.web.guard import Guard
-from mambamatcher.web.models import Models
-from mambamatcher.web.schemas import Problem
-from mambamatcher.web.service import Service
-from mambamatcher.web.sessions import SessionStore
-from mambamatcher.web.settings import Settings
-from mambamatcher.web.work import Work
+from mambamatcher.web.schemas import ErrorResponse
+from mambamatcher.web.state import ServerState, Settings
 
-PROBLEMS = {
-    400: "Pictures or points that cannot be used.",
-    401: "The server's token is missing or wrong.",
-    403: "Asked by a page of another site.",
-    404: "Not there, or not this client's.",
-    413: "Too large.",
-    421: "Asked under a name that is not the server's.",
-    422: "Fields that are missing or of the wrong kind.",
-    503: "Busy; Retry-After says for how long.",
+ERRORS = {
+    400: "The images or points cannot be used.",
+    401: "The token is missing or wrong.",
+    403: "The request comes from a page of another site.",
+    404: "The session has expired or has no such image.",
+    413: "The request, a file or the list of targets is too large.",
+    421: "The host name is not one of this server's.",
+    422: "A field is missing or has the wrong type.",
+    503: "The server is busy (try again after the seconds in Retry-After), or cannot run the model.",
 }
 
 
 def create_app(settings: Settings, loaders: Mapping[str, Callable[[], Matcher]]) -> FastAPI:
-    """Make the application; `loaders` are the models it offers, the default first."""
-    service = Service(
-        settings=settings,
-        models=Models(loaders),
-        sessions=SessionStore(settings.stored_bytes, settings.keep_seconds),
-        work=Work(settings.requests, settings.receiving_bytes),
-    )
+    """Create the application.
+
+    Args:
+        settings: Access and limits.
+        loaders: The models to offer: for each name, a function that loads it. The first is the default.
+    """
+    state = ServerState(settings, loaders)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        forgetting = asyncio.create_task(service.forget_in_time())
+        eviction = asyncio.create_task(state.evict_periodically())
         yield
-        forgetting.cancel()
+        eviction.cancel()
         with suppress(asyncio.CancelledError):
-            await forgetting
+            await eviction
 
-    # the interactive documentation of FastAPI loads scripts from elsewhere; openapi.json is what other tools read
+    # No docs_url, redoc_url: FastAPI's documentation pages load scripts from other sites. Tools read openapi.json.
     app = FastAPI(title="mambamatcher", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
-    app.state.service = service
-    MultiPartParser.spool_max_size = settings.request_bytes  # else pictures above 1 MB are written to disk
-    app.add_middleware(Guard, settings=settings, sessions=service.sessions, work=service.work)
-    app.add_exception_handler(MambaMatcherError, _say_what_was_wrong)
-    app.add_exception_handler(RequestValidationError, _say_what_was_invalid)
-    # the guard has checked the token by then; here it is only said that there may be one
+    app.state.server = state
+    MultiPartParser.spool_max_size = settings.request_bytes  # otherwise uploads above 1 MB are written to disk
+    app.add_middleware(Guard, state=state)
+    app.add_exception_handler(MambaMatcherError, _answer_package_error)
+    app.add_exception_handler(RequestValidationError, _answer_invalid_request)
+    # Only documents the token in openapi.json; the guard has already checked it.
     bearer = Depends(HTTPBearer(auto_error=False, description="The token of `mambamatcher serve --token`."))
-    problems: dict[int | str, dict[str, Any]] = {
-        status: {"model": Problem, "description": text} for status, text in PROBLEMS.items()
+    responses: dict[int | str, dict[str, Any]] = {
+        status: {"model": ErrorResponse, "description": text} for status, text in ERRORS.items()
     }
     for router in (api.router, page.router):
-        app.include_router(router, responses=problems, dependencies=[bearer])
+        app.include_router(router, responses=responses, dependencies=[bearer])
     app.mount("/static", page.static_files, name="static")
     return app
 
 
-async def _say_what_was_wrong(_: Request, error: Exception) -> JSONResponse:
-    mendable = isinstance(error, InputError | ConfigError)
-    return JSONResponse({"detail": str(error)}, 400 if mendable else 503)
+async def _answer_package_error(_: Request, error: Exception) -> JSONResponse:
+    """Answer 400 where the client can correct its request, else 503."""
+    correctable = isinstance(error, InputError | ConfigError)
+    return JSONResponse({"detail": str(error)}, 400 if correctable else 503)
 
 
-async def _say_what_was_invalid(_: Request, error: Exception) -> JSONResponse:
+async def _answer_invalid_request(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"])
-    return JSONResponse({"detail": f"{where}: {first['msg']}"}, 422)
+    field = ".".join(str(part) for part in first["loc"])
+    return JSONResponse({"detail": f"{field}: {first['msg']}"}, 422)

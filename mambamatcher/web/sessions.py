@@ -1,32 +1,45 @@
-"""What the server remembers of its clients: pictures, in memory only, each client's own, for a limited time."""
+"""Sessions: the images of each client, in memory only, for a limited time."""
 
 import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from http.cookies import CookieError, SimpleCookie
+
+from starlette.datastructures import Headers
 
 from mambamatcher.errors import InputError
-from mambamatcher.web.pictures import Picture
+from mambamatcher.web.uploads import StoredImage
 
+COOKIE = "mambamatcher_session"
 MAX_SESSIONS = 1000
 
 
 @dataclass
 class Session:
-    """One client, known by a secret that only it has."""
+    """The images of one client, which is identified by a secret in its cookie."""
 
     secret: str = field(repr=False)
     last_used: float
-    pictures: dict[str, Picture] = field(default_factory=dict, repr=False)
+    images: dict[str, StoredImage] = field(default_factory=dict, repr=False)
 
     @property
     def size(self) -> int:
-        """Bytes of its pictures."""
-        return sum(len(picture.jpeg) for picture in self.pictures.values())
+        """Total size of the images in bytes."""
+        return sum(len(image.jpeg) for image in self.images.values())
 
 
 class SessionStore:
-    """All sessions, up to a number of bytes; those idle longest go first. Used by the event loop's thread only."""
+    """All sessions, limited in number, in total size and in idle time.
+
+    When space is needed, the session that has been idle longest is evicted first. Not thread-safe: use it only from
+    the thread of the event loop.
+
+    Args:
+        max_bytes: Limit on the total size of all images.
+        keep_seconds: Idle time after which a session expires.
+        clock: Returns the current time in seconds; tests pass their own.
+    """
 
     def __init__(self, max_bytes: int, keep_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.max_bytes = max_bytes
@@ -39,38 +52,51 @@ class SessionStore:
 
     @property
     def size(self) -> int:
-        """Bytes of all pictures."""
+        """Total size of all images in bytes."""
         return sum(session.size for session in self._sessions.values())
 
     def open(self) -> Session:
-        """Start a session."""
+        """Start a new session."""
         self._make_room(0, MAX_SESSIONS - 1)
         session = Session(secrets.token_urlsafe(32), self._clock())
         self._sessions[session.secret] = session
         return session
 
     def find(self, secret: str | None) -> Session | None:
-        """Return the session of this secret, if it is still kept, and keep it longer."""
-        self.forget_expired()
+        """Return the session with this secret, or None if it does not exist or has expired. Resets its idle time."""
+        self.evict_expired()
         session = self._sessions.pop(secret or "", None)
         if session is not None:
             session.last_used = self._clock()
             self._sessions[session.secret] = session
         return session
 
-    def add(self, session: Session, picture: Picture, max_pictures: int) -> None:
-        """Keep a picture in a session."""
-        if len(session.pictures) >= max_pictures:
-            raise InputError(f"there are {max_pictures} pictures already, as many as are allowed; remove some first")
-        if session.size + len(picture.jpeg) > self.max_bytes:
-            raise InputError(f"these pictures need more than the {self.max_bytes:,} bytes allowed; remove some first")
-        self._sessions.setdefault(session.secret, session)  # it may have had to go meanwhile
-        self.find(session.secret)
-        self._make_room(len(picture.jpeg), MAX_SESSIONS)
-        session.pictures[picture.id] = picture
+    def find_by_cookie(self, headers: Headers) -> Session | None:
+        """Return the session whose cookie a request carries, as `find` does."""
+        try:
+            cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+        except CookieError:
+            return None
+        return self.find(cookie.value if cookie else None)
 
-    def forget_expired(self) -> bool:
-        """Drop the sessions that were idle too long; tell whether there were any."""
+    def add(self, session: Session, image: StoredImage, max_images: int) -> None:
+        """Add an image to a session, evicting other sessions if needed.
+
+        Raises:
+            InputError: The session has `max_images` images already, or its images alone would exceed the limit on
+                the total size.
+        """
+        if len(session.images) >= max_images:
+            raise InputError(f"there are already {max_images} images, the most allowed; remove some first")
+        if session.size + len(image.jpeg) > self.max_bytes:
+            raise InputError(f"these images need more than the {self.max_bytes:,} bytes allowed; remove some first")
+        self._sessions.setdefault(session.secret, session)  # it may have been evicted during the upload
+        self.find(session.secret)
+        self._make_room(len(image.jpeg), MAX_SESSIONS)
+        session.images[image.id] = image
+
+    def evict_expired(self) -> bool:
+        """Drop the sessions that were idle too long. Returns whether there were any."""
         oldest = self._clock() - self.keep_seconds
         expired = [secret for secret, session in self._sessions.items() if session.last_used < oldest]
         for secret in expired:

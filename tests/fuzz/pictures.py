@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 from mambamatcher.io.images import MAX_PIXELS, load_image, resize_square, to_bytes
-from mambamatcher.web.pictures import decode
+from mambamatcher.web.uploads import decode
 from tests.fuzz.damage import Rng, damaged_bytes, pick
 
 SIDE = 56

@@ -14,7 +14,7 @@ from mambamatcher.datasets.benchmarks import read_pairs
 from mambamatcher.datasets.dataset import PairDataset
 from mambamatcher.datasets.decoding import read_image
 from mambamatcher.tools.propagate import propagate_to, read_references
-from mambamatcher.web.pictures import decode
+from mambamatcher.web.uploads import decode
 from tests.datasets import releases
 from tests.fuzz.pictures import ORIENTATION, STORED, encode
 from tests.tools.conftest import picture

@@ -1,15 +1,20 @@
-"""A server and a real browser for the tests, and where their screenshots go."""
+"""A server, a real browser and steps on the page, for the browser tests. They also take the screenshots of the docs."""
 
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
+pytest.importorskip("fastapi", reason="the web extra is not installed")
+pytest.importorskip("playwright.sync_api", reason="playwright, which drives the browser, is not installed")
+
 import uvicorn
 from fastapi import FastAPI
-from playwright.sync_api import Locator, Page
+from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
 CHROMIUM = Path("/usr/bin/chromium")
 ARGUMENTS = [
@@ -23,10 +28,19 @@ ARGUMENTS = [
     "--disable-sync",
 ]
 SCREENSHOTS = Path(__file__).parents[2] / "docs" / "screenshots"
+MARKS = [
+    pytest.mark.web,
+    pytest.mark.skipif(not CHROMIUM.exists(), reason="there is no chromium; make test-web installs it"),
+]
+# on the cat, as fractions of its width and height
+NOSE, LEFT_EAR, RIGHT_EAR, MOUTH, EYE = (0.585, 0.793), (0.812, 0.14), (0.151, 0.027), (0.568, 0.9), (0.377, 0.387)
+
+expect.set_options(timeout=20_000)  # only ends a test that hangs
 
 
 @contextmanager
 def serving(app: FastAPI) -> Iterator[str]:
+    """Serve an application on a free port; yields its address."""
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning"))
     thread = threading.Thread(target=server.run)
     thread.start()
@@ -37,20 +51,60 @@ def serving(app: FastAPI) -> Iterator[str]:
     thread.join(10)
 
 
+@contextmanager
+def launched_browser() -> Iterator[Browser]:
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
 def shoot(page: Page, name: str, whole: bool = False) -> None:
-    """Refresh a picture of the documentation, where that is asked for."""
+    """Take a screenshot for the documentation if `REFRESH_SCREENSHOTS` is set."""
     if os.environ.get("REFRESH_SCREENSHOTS"):
         SCREENSHOTS.mkdir(exist_ok=True)
-        if whole:  # what floats over the page would lie in its middle
+        if whole:  # the floating status would cover the middle of the page
             page.locator("#status").evaluate("status => { status.textContent = ''; }")
         page.screenshot(path=SCREENSHOTS / f"{name}.jpg", type="jpeg", quality=88, full_page=whole)
 
 
+def source_of(page: Page) -> Locator:
+    return page.locator("#source .frame")
+
+
+def target_of(page: Page) -> Locator:
+    return page.locator("#target .frame")
+
+
+def found(page: Page) -> Locator:
+    return page.locator("#target .marker")
+
+
 def place(frame: Locator, x: float, y: float) -> dict[str, float]:
-    """Return the position in a frame of a point given as parts of its width and height."""
+    """Convert fractions of a frame's width and height to a position in it."""
     box = frame.bounding_box()
     assert box is not None
     return {"x": x * box["width"], "y": y * box["height"]}
+
+
+def mark(page: Page, *points: tuple[float, float]) -> None:
+    """Click points on the source, each after the match of the one before has appeared."""
+    for point in points:
+        count = found(page).count()
+        source_of(page).click(position=place(source_of(page), *point))
+        expect(found(page)).to_have_count(count + 1)
+
+
+def position(page: Page, number: int = 1, side: str = "target") -> tuple[float, float]:
+    """Return where a point is on display, as fractions of the frame's width and height."""
+    box = page.locator(f"#{side} .marker[data-point='{number}'] .disc").bounding_box()
+    frame = page.locator(f"#{side} .frame").bounding_box()
+    assert box is not None
+    assert frame is not None
+    return (
+        (box["x"] + box["width"] / 2 - frame["x"]) / frame["width"],
+        (box["y"] + box["height"] / 2 - frame["y"]) / frame["height"],
+    )
 
 
 def drag(page: Page, marker: Locator, by: tuple[float, float]) -> None:
@@ -62,10 +116,3 @@ def drag(page: Page, marker: Locator, by: tuple[float, float]) -> None:
     page.mouse.move(x + by[0] / 2, y + by[1] / 2)
     page.mouse.move(x + by[0], y + by[1])
     page.mouse.up()
-
-
-def until(condition: Callable[[], bool], seconds: float = 10) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)

@@ -1,29 +1,31 @@
-from io import BytesIO
-
-import numpy as np
 import pytest
-from PIL import Image
 
 from mambamatcher.matching.matcher import Matcher
 
 pytest.importorskip("fastapi", reason="the web extra is not installed")
 from fastapi.testclient import TestClient
 
-from mambamatcher.web.pictures import Picture, decode, keep
 from mambamatcher.web.server import create_app
-from mambamatcher.web.settings import Settings
+from mambamatcher.web.state import Settings
+from mambamatcher.web.uploads import StoredImage, decode, store_image
+from tests.helpers import noise_file
+
+DESKTOP = {"width": 1280, "height": 900}
 
 
 def small_matcher() -> Matcher:
-    """Nearest neighbours of untrained features on a small picture: quick, and the same picture finds itself."""
+    """Nearest neighbours of untrained features at low resolution: fast, and an image is found in itself."""
     return Matcher.from_preset("nearest", ["side=96", "backbone.weights=random"])
 
 
-def picture(width: int = 60, height: int = 40, file_format: str = "PNG", seed: int = 0, **options: object) -> bytes:
-    pixels = np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
-    encoded = BytesIO()
-    Image.fromarray(pixels).save(encoded, file_format, **options)
-    return encoded.getvalue()
+def upload(client: TestClient, data: bytes | None = None, name: str = "a.png") -> dict:
+    answer = client.post("/pictures", files={"picture": (name, noise_file() if data is None else data)})
+    assert answer.status_code == 201, answer.text
+    return answer.json()
+
+
+def small_stored_image() -> StoredImage:
+    return store_image(decode(noise_file(), "a.png", 10**6), "a.png")
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +36,7 @@ def matcher() -> Matcher:
 
 @pytest.fixture
 def make_client(matcher):
-    """Return a function that starts a server with the given settings and returns a client of it."""
+    """Return a function that starts a server with the given settings and returns a client for it."""
     clients = []
 
     def make(**settings: object) -> TestClient:
@@ -54,11 +56,65 @@ def client(make_client) -> TestClient:
     return make_client()
 
 
-def add(client: TestClient, data: bytes | None = None, name: str = "a.png") -> dict:
-    answer = client.post("/pictures", files={"picture": (name, picture() if data is None else data)})
-    assert answer.status_code == 201, answer.text
-    return answer.json()
+@pytest.fixture(scope="session")
+def app():
+    """The server's application with the embedded model, as the browser tests use it."""
+    matcher = Matcher.from_pretrained()
+    app = create_app(Settings(), {"default": lambda: matcher, "nearest": lambda: Matcher.from_preset("nearest")})
+    app.state.server.warm_up()
+    return app
 
 
-def keep_small() -> Picture:
-    return keep(decode(picture(), "a.png", 10**6), "a.png")
+@pytest.fixture(scope="session")
+def address(app):
+    from tests.web.browser import serving
+
+    with serving(app) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def browser():
+    from tests.web.browser import launched_browser
+
+    with launched_browser() as browser:
+        yield browser
+
+
+@pytest.fixture
+def visit(browser, address):
+    """Return a function that opens the page. Script errors and requests to other sites fail the test."""
+    violations, contexts = [], []
+
+    def open_page(path="/", at=None, **options):
+        context = browser.new_context(**({"viewport": DESKTOP} | options))
+        context.set_default_timeout(15_000)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: violations.append(str(error)))
+        page.on("console", lambda message: violations.append(message.text) if "Content Security" in message.text else 0)
+        allowed = (at or address, "blob:")
+        page.on("request", lambda asked: None if asked.url.startswith(allowed) else violations.append(asked.url))
+        page.goto((at or address) + path)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert not violations
+
+
+@pytest.fixture
+def example(visit):
+    """Return a function that opens the page with the example loaded."""
+    from tests.web.browser import expect, source_of, target_of
+
+    def load(**options):
+        page = visit(**options)
+        expect(page.locator("#model")).to_be_enabled()  # from then on the page handles clicks
+        page.get_by_role("button", name="Try the example").click()
+        expect(source_of(page)).to_be_visible()
+        expect(target_of(page)).to_be_visible()
+        return page
+
+    return load

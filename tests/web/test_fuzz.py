@@ -1,4 +1,4 @@
-"""Requests made up from the API's own description; whatever comes, the server must not fail."""
+"""Requests generated from the API's own description never make the server fail."""
 
 import pytest
 
@@ -9,36 +9,37 @@ from collections import Counter  # noqa: E402
 
 from hypothesis import HealthCheck, settings  # noqa: E402
 
-from mambamatcher.web.guard import COOKIE  # noqa: E402
 from mambamatcher.web.server import create_app  # noqa: E402
-from mambamatcher.web.settings import Settings  # noqa: E402
-from tests.web.conftest import keep_small, picture, small_matcher  # noqa: E402
+from mambamatcher.web.sessions import COOKIE  # noqa: E402
+from mambamatcher.web.state import Settings  # noqa: E402
+from tests.helpers import noise_file  # noqa: E402
+from tests.web.conftest import small_matcher, small_stored_image  # noqa: E402
 
 pytestmark = [pytest.mark.web, pytest.mark.filterwarnings("ignore::UserWarning")]
 
 app = create_app(Settings(host_names=("testserver",)), {"small": small_matcher})
-session = app.state.service.sessions.open()
-stored = keep_small()
-session.pictures[stored.id] = stored
+session = app.state.server.sessions.open()
+stored = small_stored_image()
+session.images[stored.id] = stored
 schema = schemathesis.openapi.from_asgi("/openapi.json", app)
 answered: Counter[tuple[str, bool]] = Counter()
 
 
-def with_pictures_there_are(body, file_or_name):
-    """Put real pictures in the place of made-up ones, to get past the first check."""
+def with_existing_images(body, file_or_id):
+    """Replace generated images by existing ones, to get past the first check."""
     if isinstance(body, list):
-        return [with_pictures_there_are(each, file_or_name) for each in body]
+        return [with_existing_images(each, file_or_id) for each in body]
     if not isinstance(body, dict):
         return body
-    real = {key: with_pictures_there_are(value, file_or_name) for key, value in body.items()}
-    return real | {key: file_or_name for key in ("source", "target", "picture") if isinstance(real.get(key), str)}
+    real = {key: with_existing_images(value, file_or_id) for key, value in body.items()}
+    return real | {key: file_or_id for key in ("source", "target", "picture") if isinstance(real.get(key), str)}
 
 
 @schema.parametrize()
 @settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_no_request_makes_the_server_fail(case):
-    file_or_name = picture() if case.media_type == "multipart/form-data" else stored.id
-    for body in (case.body, with_pictures_there_are(case.body, file_or_name)):
+    file_or_id = noise_file() if case.media_type == "multipart/form-data" else stored.id
+    for body in (case.body, with_existing_images(case.body, file_or_id)):
         case.body = body
         answer = case.call(headers={"Cookie": f"{COOKIE}={session.secret}"})
         answered[case.path, answer.status_code < 400] += 1
@@ -46,7 +47,7 @@ def test_no_request_makes_the_server_fail(case):
         assert answer.status_code < 400 or isinstance(answer.json()["detail"], str)
 
 
-def test_every_route_was_asked_and_made_up_requests_got_past_the_checks():
+def test_every_route_was_requested_and_some_generated_requests_succeeded():
     assert {path for path, _ in answered} == set(app.openapi()["paths"])
     for path in ("/pictures", "/pairs/match", "/points/{file_format}", "/drawing"):
         assert answered[path, True], path

@@ -1,13 +1,13 @@
-// Talking to the server: one function a request. A busy server is asked again; problems become errors with a sentence.
+// Requests to the server, one function each. Retries while the server is busy; failures become errors with a message.
 
-const PATIENCE = 60; // seconds of "busy" before giving up
+const RETRY_SECONDS = 60; // how long to retry while the server is busy
 
-/** Called with what to tell the user while waiting, and with "" after. */
-export const waiting = { tell: () => {} };
-/** Called when the server asks for its token; resolves once there is a session. */
+/** Called with a message while a request waits for the server, and with "" afterwards. */
+export const waiting = { show: () => {} };
+/** Called when the server requires its token; resolves once the user has signed in. */
 export const access = { ask: async () => {} };
 
-export class Problem extends Error {
+export class RequestError extends Error {
   constructor(message, status) {
     super(message);
     this.status = status;
@@ -15,30 +15,30 @@ export class Problem extends Error {
 }
 
 async function request(path, options = {}) {
-  const end = Date.now() + PATIENCE * 1000;
+  const end = Date.now() + RETRY_SECONDS * 1000;
   for (;;) {
-    const answer = await fetch(path, { credentials: "same-origin", ...options }).catch(() => {
-      throw new Problem("The server does not answer. Is it still running?", 0);
+    const response = await fetch(path, { credentials: "same-origin", ...options }).catch(() => {
+      throw new RequestError("The server does not respond. Is it still running?", 0);
     });
-    if (answer.ok) {
-      waiting.tell("");
-      return answer;
+    if (response.ok) {
+      waiting.show("");
+      return response;
     }
-    if (answer.status === 503 && answer.headers.has("Retry-After") && Date.now() < end) {
-      waiting.tell("The server is busy. Waiting for a free place…");
-      await new Promise((resolve) => setTimeout(resolve, 1000 * Number(answer.headers.get("Retry-After"))));
-    } else if (answer.status === 401 && path !== "/signin") {
+    if (response.status === 503 && response.headers.has("Retry-After") && Date.now() < end) {
+      waiting.show("The server is busy. Retrying…");
+      await new Promise((resolve) => setTimeout(resolve, 1000 * Number(response.headers.get("Retry-After"))));
+    } else if (response.status === 401 && path !== "/signin") {
       await access.ask();
     } else {
-      waiting.tell("");
-      const body = await answer.json().catch(() => ({}));
-      throw new Problem(sentence(body.detail ?? `The server answered ${answer.status}.`), answer.status);
+      waiting.show("");
+      const body = await response.json().catch(() => ({}));
+      throw new RequestError(toSentence(body.detail ?? `The server responded with status ${response.status}.`), response.status);
     }
   }
 }
 
-function sentence(text) {
-  const start = /^[a-z]+\s/.test(text) ? text.charAt(0).toUpperCase() : text.charAt(0); // a file's name stays as it is
+function toSentence(text) {
+  const start = /^[a-z]+\s/.test(text) ? text.charAt(0).toUpperCase() : text.charAt(0); // a file name keeps its case
   return start + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
 }
 
@@ -47,28 +47,28 @@ function post(path, content) {
   return request(path, { method: "POST", headers, body: JSON.stringify(content) });
 }
 
-const json = (answer) => answer.json();
+const json = (response) => response.json();
 
 export const listModels = () => request("/models").then(json);
 export const signIn = (token) => post("/signin", { token });
-export const addExample = () => inTurn(() => request("/example", { method: "POST" }).then(json));
-export const removePicture = (id) => request(`/pictures/${id}`, { method: "DELETE" });
-export const pictureAddress = (id) => `/pictures/${id}`;
-export const matchPair = (asked) => post("/pairs/match", asked).then(json);
-export const writePoints = (format, pictures) => post(`/points/${format}`, { pictures });
-export const drawPair = (asked) => post("/drawing", asked);
+export const addExample = () => oneByOne(() => request("/example", { method: "POST" }).then(json));
+export const removeImage = (id) => request(`/pictures/${id}`, { method: "DELETE" });
+export const imageUrl = (id) => `/pictures/${id}`;
+export const matchPair = (pair) => post("/pairs/match", pair).then(json);
+export const writePoints = (format, images) => post(`/points/${format}`, { pictures: images });
+export const drawPair = (drawing) => post("/drawing", drawing);
 
-export function addPicture(file) {
+export function addImage(file) {
   const form = new FormData();
   form.append("picture", file, file.name);
-  return inTurn(() => request("/pictures", { method: "POST", body: form }).then(json));
+  return oneByOne(() => request("/pictures", { method: "POST", body: form }).then(json));
 }
 
 let last = Promise.resolve();
 
-/** One after the other: the first picture starts the session that the next ones belong to. */
-function inTurn(work) {
-  const result = last.then(work);
+/** Run uploads one after the other: the first one starts the session that the others belong to. */
+function oneByOne(upload) {
+  const result = last.then(upload);
   last = result.catch(() => {});
   return result;
 }

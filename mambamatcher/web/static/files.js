@@ -1,18 +1,18 @@
-// Files from drops and pickers. Folders are read through; what is not a picture by its type is left out of a folder.
+// Files from drag and drop and from file pickers. Folders are read recursively, and only their images are taken.
 
-const looksLikePicture = (file) => file.type.startsWith("image/");
+const isImage = (file) => file.type.startsWith("image/");
 
 export async function droppedFiles(transfer) {
   const entries = [...transfer.items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
   if (!entries.some((entry) => entry.isDirectory)) return [...transfer.files];
   const files = (await Promise.all(entries.map(filesIn))).flat();
-  return files.filter(looksLikePicture).sort((one, other) => one.name.localeCompare(other.name));
+  return files.filter(isImage).sort((one, other) => one.name.localeCompare(other.name));
 }
 
 export function pickedFiles(input) {
   const files = [...input.files];
-  input.value = ""; // so that picking the same file again is noticed
-  return input.webkitdirectory ? files.filter(looksLikePicture) : files;
+  input.value = ""; // otherwise picking the same file again fires no event
+  return input.webkitdirectory ? files.filter(isImage) : files;
 }
 
 async function filesIn(entry) {

@@ -1,51 +1,51 @@
-// One picture with points on it: shows them, and tells what pointer and keys ask for, in pixels of the picture.
+// One image with its points: draws them, and reports clicks, drags and keys in pixels of the image.
 
 import { drawHeatmap } from "./colours.js";
 
 const SVG = "http://www.w3.org/2000/svg";
-const REACH = { mouse: 14, pen: 18, touch: 26 }; // how near to a marker counts as on it, in screen pixels
-const SLACK = 6; // a press that moves less is a click
-const STEP = 0.01; // of the picture's larger side, for a press of an arrow key
+const REACH = { mouse: 14, pen: 18, touch: 26 }; // distance in screen pixels within which a marker is hit
+const CLICK_SLACK = 6; // a press that moves by fewer screen pixels is a click
+const STEP = 0.01; // of the image's longer side, per press of an arrow key
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
 export class Pane {
-  /** `tell` has place(x, y), choose(id), move(id, x, y) and say(text). */
-  constructor(section, description, tell) {
+  /** `on` has the callbacks place(x, y, byKey), select(id), move(id, x, y) and announce(text). */
+  constructor(section, description, on) {
     this.section = section;
-    this.tell = tell;
-    this.picture = null;
+    this.on = on;
+    this.image = null;
     this.markers = [];
     this.stage = section.querySelector(".stage");
     this.empty = section.querySelector(".empty");
     this.frame = build("div", { class: "frame", tabindex: 0, role: "group", "aria-label": description, hidden: "" });
-    this.image = build("img", { alt: "", draggable: "false" });
+    this.img = build("img", { alt: "", draggable: "false" });
     this.canvas = build("canvas", { "aria-hidden": "true" });
     this.overlay = draw("svg", { class: "overlay", "aria-hidden": "true" });
-    this.wait = build("div", { class: "wait", hidden: "" });
-    this.frame.append(this.image, this.canvas, this.overlay);
-    this.stage.append(this.frame, this.wait);
+    this.waiting = build("div", { class: "wait", hidden: "" });
+    this.frame.append(this.img, this.canvas, this.overlay);
+    this.stage.append(this.frame, this.waiting);
     this.frame.setAttribute("aria-describedby", `${section.id}-hint`);
     this.listen();
   }
 
-  show(picture, address) {
-    if (picture?.id === this.picture?.id) return;
-    this.picture = picture;
-    this.frame.hidden = !picture;
-    this.empty.hidden = Boolean(picture);
-    this.section.querySelector(".file-name").textContent = picture ? `${picture.name} · ${picture.width} × ${picture.height}` : "";
-    this.section.querySelector(".hint").hidden = !picture;
-    if (!picture) return;
-    this.frame.style.setProperty("--ratio", picture.width / picture.height);
-    this.image.src = address;
-    this.image.alt = picture.name;
-    this.cursor = { x: picture.width / 2, y: picture.height / 2 };
+  show(image, url) {
+    if (image?.id === this.image?.id) return;
+    this.image = image;
+    this.frame.hidden = !image;
+    this.empty.hidden = Boolean(image);
+    this.section.querySelector(".file-name").textContent = image ? `${image.name} · ${image.width} × ${image.height}` : "";
+    this.section.querySelector(".hint").hidden = !image;
+    if (!image) return;
+    this.frame.style.setProperty("--ratio", image.width / image.height);
+    this.img.src = url;
+    this.img.alt = image.name;
+    this.cursor = { x: image.width / 2, y: image.height / 2 };
   }
 
-  /** Say what is being waited for; "" when nothing is. */
-  showWait(text) {
-    this.wait.hidden = !text;
-    this.wait.textContent = text;
+  /** Show what the user is waiting for; "" hides it. */
+  showWaiting(text) {
+    this.waiting.hidden = !text;
+    this.waiting.textContent = text;
   }
 
   showHeat(heatmap) {
@@ -54,79 +54,81 @@ export class Pane {
     this.heatmap = heatmap;
   }
 
-  /** Draw markers: id, number, x, y, colour, tag, chosen, hollow, corrected. The chosen one lies on top. */
+  /** Draw markers: id, number, x, y, colour, tag, selected, hollow, corrected. The selected one is on top. */
   showMarkers(markers) {
     this.markers = markers;
-    const order = [...markers].sort((one, other) => Number(one.chosen) - Number(other.chosen));
+    const order = [...markers].sort((one, other) => Number(one.selected) - Number(other.selected));
     this.overlay.replaceChildren(...order.map((marker) => this.drawMarker(marker)), this.drawCrosshair());
   }
 
   drawMarker(marker) {
-    const kinds = ["chosen", "hollow", "corrected"].filter((kind) => marker[kind]);
-    const place = draw("svg", { ...this.at(marker), class: ["marker", ...kinds].join(" "), overflow: "visible" });
-    place.dataset.point = marker.number;
+    const states = ["selected", "hollow", "corrected"].filter((state) => marker[state]);
+    const group = draw("svg", { ...this.position(marker), class: ["marker", ...states].join(" "), overflow: "visible" });
+    group.dataset.point = marker.number;
     const number = draw("text", {});
     number.textContent = marker.number;
-    place.append(draw("circle", { class: "ring", r: 14 }), draw("circle", { class: "disc", r: 10, fill: marker.colour }), number);
+    group.append(draw("circle", { class: "ring", r: 14 }), draw("circle", { class: "disc", r: 10, fill: marker.colour }), number);
     if (marker.tag) {
-      const right = marker.x < 0.8 * this.picture.width;
+      const right = marker.x < 0.8 * this.image.width;
       const tag = draw("g", { class: "tag", transform: `translate(${right ? 38 : -38} 0)` });
       const text = draw("text", {});
       text.textContent = marker.tag;
       tag.append(draw("rect", { x: -20, y: -11, width: 40, height: 22, rx: 11 }), text);
-      place.append(tag);
+      group.append(tag);
     }
-    return place;
+    return group;
   }
 
   drawCrosshair() {
-    const { x, y } = this.picture ? this.at(this.cursor) : { x: 0, y: 0 };
+    const { x, y } = this.image ? this.position(this.cursor) : { x: 0, y: 0 };
     const crosshair = draw("g", { class: "crosshair" });
     crosshair.append(draw("line", { x1: x, x2: x, y1: 0, y2: "100%" }), draw("line", { x1: 0, x2: "100%", y1: y, y2: y }));
     return crosshair;
   }
 
-  at({ x, y }) {
-    return { x: `${(100 * x) / this.picture.width}%`, y: `${(100 * y) / this.picture.height}%` };
+  /** Convert pixels to percentages of the frame. */
+  position({ x, y }) {
+    return { x: `${(100 * x) / this.image.width}%`, y: `${(100 * y) / this.image.height}%` };
   }
 
   listen() {
     const frame = this.frame;
-    frame.addEventListener("pointerdown", (event) => this.press(event));
-    frame.addEventListener("pointermove", (event) => this.hover(event));
-    frame.addEventListener("keydown", (event) => this.key(event));
+    frame.addEventListener("pointerdown", (event) => this.startPress(event));
+    frame.addEventListener("pointermove", (event) => this.showHover(event));
+    frame.addEventListener("keydown", (event) => this.handleKey(event));
     frame.addEventListener("focus", () => this.showMarkers(this.markers));
-    // a finger on a marker moves it; anywhere else it may scroll the page
-    const holdPage = (event) => {
+    // A finger on a marker drags it; anywhere else it scrolls the page.
+    const preventScroll = (event) => {
       const touch = event.changedTouches[0];
       if (this.markerNear({ clientX: touch.clientX, clientY: touch.clientY, pointerType: "touch" })) event.preventDefault();
     };
-    frame.addEventListener("touchstart", holdPage, { passive: false });
+    frame.addEventListener("touchstart", preventScroll, { passive: false });
   }
 
-  press(event) {
+  /** Follow a press until it ends as a click or a drag. */
+  startPress(event) {
     if (event.button !== 0) return;
     const held = this.markerNear(event);
     const start = event;
     let moved = false;
     if (held) {
-      this.tell.choose(held.id);
+      this.on.select(held.id);
       this.frame.setPointerCapture(event.pointerId);
     }
     const follow = (next) => {
-      moved ||= Math.hypot(next.clientX - start.clientX, next.clientY - start.clientY) > SLACK;
+      moved ||= Math.hypot(next.clientX - start.clientX, next.clientY - start.clientY) > CLICK_SLACK;
       if (!held || !moved) return;
       this.frame.classList.add("dragging");
-      const place = this.pixels(next);
-      this.showMarkers(this.markers.map((marker) => (marker.id === held.id ? { ...marker, ...place, tag: "" } : marker)));
+      const position = this.pixels(next);
+      this.showMarkers(this.markers.map((marker) => (marker.id === held.id ? { ...marker, ...position, tag: "" } : marker)));
     };
     const finish = (last) => {
       stop.abort();
       this.frame.classList.remove("dragging");
       if (last.type === "pointercancel") return;
       const { x, y } = this.pixels(last);
-      if (held && moved) this.tell.move(held.id, x, y);
-      else if (!held && !moved) this.tell.place(x, y);
+      if (held && moved) this.on.move(held.id, x, y);
+      else if (!held && !moved) this.on.place(x, y);
     };
     const stop = new AbortController();
     this.frame.addEventListener("pointermove", follow, { signal: stop.signal });
@@ -134,35 +136,36 @@ export class Pane {
     this.frame.addEventListener("pointercancel", finish, { signal: stop.signal });
   }
 
-  hover(event) {
+  showHover(event) {
     this.frame.classList.toggle("on-marker", Boolean(this.markerNear(event)));
   }
 
-  key(event) {
+  handleKey(event) {
     const arrow = ARROWS[event.key];
     if (arrow) {
-      const { width, height } = this.picture;
+      const { width, height } = this.image;
       const step = Math.max(width, height) * STEP * (event.shiftKey ? 0.1 : 1);
       this.cursor = {
         x: Math.min(width, Math.max(0, this.cursor.x + arrow[0] * step)),
         y: Math.min(height, Math.max(0, this.cursor.y + arrow[1] * step)),
       };
       this.showMarkers(this.markers);
-      this.tell.say(`x ${Math.round(this.cursor.x)}, y ${Math.round(this.cursor.y)}`);
+      this.on.announce(`x ${Math.round(this.cursor.x)}, y ${Math.round(this.cursor.y)}`);
     } else if (event.key === "Enter" || event.key === " ") {
-      this.tell.place(this.cursor.x, this.cursor.y, true);
+      this.on.place(this.cursor.x, this.cursor.y, true);
     } else {
       return;
     }
     event.preventDefault();
   }
 
+  /** Convert the position of a pointer event to pixels of the image. */
   pixels(event) {
     const box = this.frame.getBoundingClientRect();
-    const part = (value, low, size) => Math.min(1, Math.max(0, (value - low) / size));
+    const fraction = (value, low, size) => Math.min(1, Math.max(0, (value - low) / size));
     return {
-      x: part(event.clientX, box.left, box.width) * this.picture.width,
-      y: part(event.clientY, box.top, box.height) * this.picture.height,
+      x: fraction(event.clientX, box.left, box.width) * this.image.width,
+      y: fraction(event.clientY, box.top, box.height) * this.image.height,
     };
   }
 
@@ -170,8 +173,8 @@ export class Pane {
     const box = this.frame.getBoundingClientRect();
     const distance = ({ x, y }) =>
       Math.hypot(
-        box.left + (x / this.picture.width) * box.width - event.clientX,
-        box.top + (y / this.picture.height) * box.height - event.clientY,
+        box.left + (x / this.image.width) * box.width - event.clientX,
+        box.top + (y / this.image.height) * box.height - event.clientY,
       );
     const near = this.markers.filter((marker) => distance(marker) <= REACH[event.pointerType || "mouse"]);
     return near.sort((one, other) => distance(one) - distance(other))[0];

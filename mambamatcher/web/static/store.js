@@ -1,21 +1,21 @@
-// What is known: pictures, points and where they were found. Only `edit` can be undone; everything tells the listeners.
+// The state: images, points and matches. Every change notifies the listeners; changes by `edit` can be undone.
 
-const STEPS = 100;
+const UNDO_STEPS = 100;
 
 export const state = {
   model: null,
   limits: null,
-  source: null, // a picture: id, name, width, height
-  targets: [],
-  active: null, // the id of the target that is shown
+  source: null, // an image: id, name, width, height
+  targets: [], // images
+  active: null, // id of the target on display
   points: [], // id, name, x, y on the source
-  found: {}, // by target and point: x, y, confidence, matched, heatmap, model, corrected
-  chosen: null, // the id of a point
-  heat: true,
+  found: {}, // by id of target and point: x, y, confidence, matched, heatmap, model, corrected
+  selected: null, // id of a point
+  heat: true, // whether the heat map is on display
 };
 
 const listeners = [];
-let past = [];
+let history = [];
 let lastId = 0;
 
 export const onChange = (listener) => listeners.push(listener);
@@ -26,18 +26,18 @@ export function set(changes) {
 }
 
 export function edit(changes) {
-  past = [...past.slice(1 - STEPS), { points: state.points, found: state.found, chosen: state.chosen }];
+  history = [...history.slice(1 - UNDO_STEPS), { points: state.points, found: state.found, selected: state.selected }];
   set(changes);
 }
 
-export const canUndo = () => past.length > 0;
+export const canUndo = () => history.length > 0;
 
 export function undo() {
-  if (past.length) set(past.pop());
+  if (history.length) set(history.pop());
 }
 
-export function forgetPast() {
-  past = [];
+export function clearHistory() {
+  history = [];
 }
 
 export const activeTarget = () => state.targets.find((target) => target.id === state.active) ?? null;
@@ -46,7 +46,7 @@ export const findPoint = (id) => state.points.find((point) => point.id === id);
 
 export function addPoint(x, y) {
   const id = ++lastId;
-  edit({ points: [...state.points, { id, name: freeName(), x, y }], chosen: id });
+  edit({ points: [...state.points, { id, name: freeName(), x, y }], selected: id });
 }
 
 function freeName() {
@@ -61,7 +61,7 @@ export function movePoint(id, x, y) {
   const found = Object.fromEntries(
     Object.entries(state.found).map(([target, matches]) => [target, without(matches, id)]),
   );
-  edit({ points, found, chosen: id });
+  edit({ points, found, selected: id });
 }
 
 export function renamePoint(id, name) {
@@ -72,19 +72,19 @@ export function deletePoint(id) {
   const index = state.points.findIndex((point) => point.id === id);
   if (index < 0) return;
   const points = state.points.filter((point) => point.id !== id);
-  edit({ points, chosen: points[Math.min(index, points.length - 1)]?.id ?? null });
+  edit({ points, selected: points[Math.min(index, points.length - 1)]?.id ?? null });
 }
 
 export function clearPoints() {
-  edit({ points: [], found: {}, chosen: null });
+  edit({ points: [], found: {}, selected: null });
 }
 
 export function correct(target, id, x, y) {
   const match = { heatmap: null, ...foundIn(target, id), x, y, confidence: 1, matched: true, corrected: true };
-  edit({ found: { ...state.found, [target]: { ...state.found[target], [id]: match } }, chosen: id });
+  edit({ found: { ...state.found, [target]: { ...state.found[target], [id]: match } }, selected: id });
 }
 
-/** Points not yet looked for in a target by the current model. What was corrected by hand stays. */
+/** Points that the current model has not looked for in a target yet. Points corrected by hand are never looked for. */
 export function missing(target) {
   return state.points.filter((point) => {
     const match = foundIn(target, point.id);
@@ -92,18 +92,18 @@ export function missing(target) {
   });
 }
 
-/** Keep what the server found for points that are still where they were when it was asked. */
-export function keepMatches(target, points, answer) {
+/** Add the matches in a response. Points that were moved, deleted or corrected since the request are skipped. */
+export function addMatches(target, points, response) {
   const matches = { ...state.found[target] };
   points.forEach((point, index) => {
     if (!state.points.includes(point) || matches[point.id]?.corrected) return;
-    const { target: place, confidence, matched, heatmap } = answer.matches[index];
-    matches[point.id] = { x: place[0], y: place[1], confidence, matched, heatmap, model: answer.model };
+    const { target: position, confidence, matched, heatmap } = response.matches[index];
+    matches[point.id] = { x: position[0], y: position[1], confidence, matched, heatmap, model: response.model };
   });
   set({ found: { ...state.found, [target]: matches } });
 }
 
-export function dropTarget(id) {
+export function removeTarget(id) {
   const targets = state.targets.filter((target) => target.id !== id);
   const active = state.active === id ? (targets[0]?.id ?? null) : state.active;
   set({ targets, active, found: without(state.found, id) });

@@ -1,4 +1,4 @@
-// What takes a moment: uploading, matching, propagating, downloading. Each says what it does and what went wrong.
+// Asynchronous tasks: upload, match, propagate, download. They report progress and errors to the user.
 
 import * as api from "./api.js";
 import { save } from "./files.js";
@@ -6,89 +6,90 @@ import * as store from "./store.js";
 
 const { state } = store;
 
-/** Set by the page: status(text) and problem(text) for the user, waiting(pane, text) for a picture. */
-export const tell = {};
+/** Callbacks set by the page: status(text), error(text), and waiting(pane, text) for a note on a pane. */
+export const notify = {};
 
-export async function guarded(work) {
+/** Run a task and show a failed request to the user; then return null. */
+export async function reportErrors(task) {
   try {
-    return await work();
+    return await task();
   } catch (error) {
-    if (!(error instanceof api.Problem)) throw error;
-    tell.problem(error.message);
+    if (!(error instanceof api.RequestError)) throw error;
+    notify.error(error.message);
     return null;
   }
 }
 
 export async function loadExample() {
-  tell.waiting("source", "Loading");
-  const example = await guarded(api.addExample);
-  tell.waiting("source", "");
+  notify.waiting("source", "Loading");
+  const example = await reportErrors(api.addExample);
+  notify.waiting("source", "");
   if (!example) return;
-  store.forgetPast();
-  store.set({ source: example.source, targets: [example.target], active: example.target.id, points: [], found: {}, chosen: null });
-  tell.status("Click the source: the nose, an ear, a paw.");
+  store.clearHistory();
+  store.set({ source: example.source, targets: [example.target], active: example.target.id, points: [], found: {}, selected: null });
+  notify.status("Click a point on the source, such as the nose or an ear.");
   await prepare();
 }
 
 export async function addSource(file) {
-  const picture = await upload(file, "source");
-  if (!picture) return;
+  const image = await upload(file, "source");
+  if (!image) return;
   const old = state.source;
-  store.forgetPast();
-  store.set({ source: picture, points: [], found: {}, chosen: null });
-  if (old) api.removePicture(old.id).catch(() => {}); // it goes by itself in time
-  tell.status(state.targets.length ? "Click the source to mark a point." : "Now add a target.");
+  store.clearHistory();
+  store.set({ source: image, points: [], found: {}, selected: null });
+  if (old) api.removeImage(old.id).catch(() => {}); // the server evicts it later anyway
+  notify.status(state.targets.length ? "Click the source to mark a point." : "Now add a target image.");
   await prepare();
 }
 
 export async function addTargets(files) {
   const room = state.limits.targets - state.targets.length;
-  if (files.length > room) tell.problem(`Only ${room} of ${files.length} pictures were added; ${state.limits.targets} is the most.`);
+  if (files.length > room) notify.error(`Only ${room} of ${files.length} images were added: at most ${state.limits.targets} targets are allowed.`);
   let added = 0;
   for (const file of files.slice(0, room)) {
-    tell.status(files.length > 1 ? `Reading ${added + 1} of ${files.length}: ${file.name}` : `Reading ${file.name}`);
-    const picture = await upload(file, "target");
-    if (!picture) continue;
+    notify.status(files.length > 1 ? `Uploading ${added + 1} of ${files.length}: ${file.name}` : `Uploading ${file.name}`);
+    const image = await upload(file, "target");
+    if (!image) continue;
     added += 1;
-    store.set({ targets: [...state.targets, picture], active: state.active ?? picture.id });
+    store.set({ targets: [...state.targets, image], active: state.active ?? image.id });
     if (added === 1) prepare();
   }
-  tell.status(added ? `Added ${added} ${added === 1 ? "target" : "targets"}.` : "");
+  notify.status(added ? `Added ${added} ${added === 1 ? "target" : "targets"}.` : "");
 }
 
 async function upload(file, pane) {
   if (file.size > state.limits.picture_bytes) {
-    tell.problem(`${file.name} is larger than the ${Math.round(state.limits.picture_bytes / 2 ** 20)} MB allowed.`);
+    notify.error(`${file.name} is larger than the ${Math.round(state.limits.picture_bytes / 2 ** 20)} MB allowed.`);
     return null;
   }
-  tell.waiting(pane, "Reading the picture");
-  const picture = await guarded(() => api.addPicture(file));
-  tell.waiting(pane, "");
-  return picture;
+  notify.waiting(pane, "Uploading");
+  const image = await reportErrors(() => api.addImage(file));
+  notify.waiting(pane, "");
+  return image;
 }
 
 export function removeTarget(id) {
-  store.dropTarget(id);
-  api.removePicture(id).catch(() => {}); // it goes by itself in time
+  store.removeTarget(id);
+  api.removeImage(id).catch(() => {}); // the server evicts it later anyway
 }
 
 export function startOver() {
-  for (const picture of [state.source, ...state.targets]) if (picture) api.removePicture(picture.id).catch(() => {});
-  store.forgetPast();
-  store.set({ source: null, targets: [], active: null, points: [], found: {}, chosen: null });
-  tell.status("");
+  for (const image of [state.source, ...state.targets]) if (image) api.removeImage(image.id).catch(() => {});
+  store.clearHistory();
+  store.set({ source: null, targets: [], active: null, points: [], found: {}, selected: null });
+  notify.status("");
 }
 
-/** Compare the pair before the first click, so that the click is answered at once. */
+/** Encode the pair before the first click, so that the click is answered at once. */
 async function prepare() {
   if (!state.source || !state.active) return;
   if (state.points.length) return matchActive();
-  tell.waiting("target", "Comparing the pictures");
-  await guarded(() => ask(state.active, []));
-  tell.waiting("target", "");
+  notify.waiting("target", "Preparing the images");
+  await reportErrors(() => requestMatches(state.active, []));
+  notify.waiting("target", "");
 }
 
-const ask = (target, points) =>
+const requestMatches = (target, points) =>
   api.matchPair({
     source: state.source.id,
     target,
@@ -99,22 +100,22 @@ const ask = (target, points) =>
 
 let matching = false;
 
-/** Look in the shown target for every point not looked for yet; one request at a time, until none is left. */
+/** Match all missing points in the target on display, one request at a time. */
 export async function matchActive() {
   if (matching) return;
   matching = true;
-  const slow = setTimeout(() => tell.waiting("target", "Looking"), 150);
-  await guarded(async () => {
+  const slow = setTimeout(() => notify.waiting("target", "Matching"), 150);
+  await reportErrors(async () => {
     while (state.source && state.active && store.missing(state.active).length) await matchIn(state.active);
   });
   clearTimeout(slow);
-  tell.waiting("target", "");
+  notify.waiting("target", "");
   matching = false;
 }
 
 async function matchIn(target) {
   const points = store.missing(target);
-  if (points.length) store.keepMatches(target, points, await ask(target, points));
+  if (points.length) store.addMatches(target, points, await requestMatches(target, points));
 }
 
 let stopped = true;
@@ -125,33 +126,34 @@ export function stopPropagating() {
   stopped = true;
 }
 
+/** Match all points in all targets. `progress` gets the fraction of targets done, and null at the end. */
 export async function propagate(progress) {
   stopped = false;
   let done = 0;
   const targets = [...state.targets];
-  await guarded(async () => {
+  await reportErrors(async () => {
     for (const target of targets) {
       if (stopped) break;
       progress(done / targets.length);
-      tell.status(`Propagating: ${done + 1} of ${targets.length}`);
+      notify.status(`Propagating: ${done + 1} of ${targets.length}`);
       await matchIn(target.id);
       done += 1;
     }
   });
   stopped = true;
   progress(null);
-  tell.status(`${state.points.length} points in ${done} of ${targets.length} targets.`);
+  notify.status(`Propagated ${state.points.length} points to ${done} of ${targets.length} targets.`);
 }
 
 export async function download(format) {
-  await guarded(async () => {
-    if (format === "picture") {
+  await reportErrors(async () => {
+    if (format === "image") {
       save(await (await api.drawPair(drawing())).blob(), "matches.png");
     } else {
       const names = { coco: "points.coco.json", csv: "points.csv", json: "points.json" };
-      save(await (await api.writePoints(format, annotated())).blob(), names[format]);
+      save(await (await api.writePoints(format, annotations())).blob(), names[format]);
     }
-    tell.status("Downloaded.");
+    notify.status("Downloaded.");
   });
 }
 
@@ -164,7 +166,7 @@ function drawing() {
   return { source: state.source.id, target: state.active, matches };
 }
 
-function annotated() {
+function annotations() {
   const source = state.points.map(({ name, x, y }) => ({ name, x, y }));
   const targets = state.targets.map((target) => ({ picture: target.id, points: namedPoints(target.id) }));
   return [{ picture: state.source.id, points: source }, ...targets.filter(({ points }) => points.length)];

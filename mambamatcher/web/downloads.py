@@ -1,4 +1,4 @@
-"""Points and pictures to take away, in the formats the command line reads and writes."""
+"""What the page downloads: points in the formats that the command line reads, and an image of the matches."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -10,15 +10,15 @@ import numpy as np
 
 from mambamatcher.io.drawing import draw_matches
 from mambamatcher.io.points import ABSENT, VISIBLE, PointSet, to_coco, to_csv
-from mambamatcher.web.pictures import Picture
 from mambamatcher.web.schemas import DrawingRequest, NamedPoint
+from mambamatcher.web.uploads import StoredImage
 
 Annotations = dict[str, PointSet]
 Format = Literal["json", "csv", "coco"]
 
 
 def to_json(annotations: Annotations) -> str:
-    """Return points by picture."""
+    """Write points as JSON, grouped by image."""
     images = {
         name: {
             "points": each.points.round(3).tolist(),
@@ -31,6 +31,7 @@ def to_json(annotations: Annotations) -> str:
     return json.dumps({"images": images}, indent=1) + "\n"
 
 
+# For each format: the writer, the media type and the file name.
 WRITERS: dict[Format, tuple[Callable[[Annotations], str], str, str]] = {
     "json": (to_json, "application/json", "points.json"),
     "csv": (to_csv, "text/csv; charset=utf-8", "points.csv"),
@@ -42,33 +43,33 @@ WRITERS: dict[Format, tuple[Callable[[Annotations], str], str, str]] = {
 }
 
 
-def annotate(pictures: Sequence[tuple[Picture, Sequence[NamedPoint]]]) -> Annotations:
-    """Put points together by picture; a name that several pictures have is made different."""
+def to_annotations(images: Sequence[tuple[StoredImage, Sequence[NamedPoint]]]) -> Annotations:
+    """Group points by the name of their image. Further images of the same name become `2-name`, `3-name` …"""
     annotations: Annotations = {}
-    for picture, points in pictures:
-        names = (picture.name if number == 1 else f"{number}-{picture.name}" for number in count(1))
-        name = next(each for each in names if each not in annotations)
-        sure = [point.confidence for point in points]
+    for image, points in images:
+        candidates = (image.name if number == 1 else f"{number}-{image.name}" for number in count(1))
+        name = next(candidate for candidate in candidates if candidate not in annotations)
+        confidence = [point.confidence for point in points]
         annotations[name] = PointSet(
             points=np.array([(point.x, point.y) for point in points], dtype=float).reshape(-1, 2),
             names=tuple(point.name for point in points),
             visibility=np.array([VISIBLE if point.matched else ABSENT for point in points], dtype=np.int64),
-            confidence=None if None in sure else np.array(sure, dtype=float),
-            size=(picture.width, picture.height),
+            confidence=None if None in confidence else np.array(confidence, dtype=float),
+            size=(image.width, image.height),
         )
     return annotations
 
 
-def draw(asked: DrawingRequest, source: Picture, target: Picture) -> bytes:
-    """Draw both pictures and their matches as a PNG."""
-    images = source.image(), target.image()
-    scales = [picture.scale(image) for picture, image in zip((source, target), images, strict=True)]
+def draw_png(request: DrawingRequest, source: StoredImage, target: StoredImage) -> bytes:
+    """Draw both images side by side with their matches, as a PNG file."""
+    copies = source.decode_copy(), target.decode_copy()
+    scales = source.scale_from(copies[0]), target.scale_from(copies[1])
     drawn = draw_matches(
-        *images,
-        np.array([match.source for match in asked.matches], dtype=float) / scales[0],
-        np.array([match.target for match in asked.matches], dtype=float) / scales[1],
-        np.array([match.confidence for match in asked.matches], dtype=float),
-        np.array([match.matched for match in asked.matches], dtype=bool),
+        *copies,
+        np.array([match.source for match in request.matches], dtype=float) / scales[0],
+        np.array([match.target for match in request.matches], dtype=float) / scales[1],
+        np.array([match.confidence for match in request.matches], dtype=float),
+        np.array([match.matched for match in request.matches], dtype=bool),
     )
     encoded = BytesIO()
     drawn.save(encoded, "PNG")
