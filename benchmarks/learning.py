@@ -26,7 +26,7 @@ from mambamatcher.evaluation.metric import PCK
 from mambamatcher.model.config import override
 from mambamatcher.model.mambamatcher import MambaMatcher
 from mambamatcher.model.presets import PRESETS
-from mambamatcher.training.data import TrainingData, TrainingPairs
+from mambamatcher.training.data_module import TrainingData, TrainingPairs
 from mambamatcher.training.module import VALIDATION_PCK, TrainingModule
 from mambamatcher.training.recipe import Recipe
 from mambamatcher.training.start import begin

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mambamatcher.cli.engines import Device
+from mambamatcher.cli.engine_options import Device
 
 
 def calibrate(

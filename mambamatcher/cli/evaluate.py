@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mambamatcher.cli.engines import Address, Device, Engine, EngineName, Workers, load_for_run
+from mambamatcher.cli.engine_options import Address, Device, Engine, EngineName, Workers, load_for_run
 
 
 def evaluate(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mambamatcher.cli.engines import Device
+from mambamatcher.cli.engine_options import Device
 from mambamatcher.errors import InputError
 
 if TYPE_CHECKING:

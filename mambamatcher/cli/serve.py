@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import typer
 
-from mambamatcher.cli.engines import Device
+from mambamatcher.cli.engine_options import Device
 from mambamatcher.cli.match import load_matcher
 from mambamatcher.errors import InputError
 

@@ -38,7 +38,7 @@ def train(
     from mambamatcher.errors import ConfigError
     from mambamatcher.model.config import override
     from mambamatcher.model.presets import PRESETS
-    from mambamatcher.training.data import TrainingPairs
+    from mambamatcher.training.data_module import TrainingPairs
     from mambamatcher.training.recipe import Recipe
     from mambamatcher.training.recipes import RECIPES, NamedRecipe
     from mambamatcher.training.run import Hardware

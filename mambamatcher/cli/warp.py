@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from mambamatcher.cli.engines import Device
+from mambamatcher.cli.engine_options import Device
 from mambamatcher.errors import InputError
 
 

@@ -21,7 +21,7 @@ from mambamatcher.model.checkpoint import load_pretrained
 from mambamatcher.model.config import to_dict
 from mambamatcher.paper.initialisation import write_initial_model
 from mambamatcher.paper.trained_rows import Base, TrainedRow
-from mambamatcher.training.data import TrainingPairs
+from mambamatcher.training.data_module import TrainingPairs
 from mambamatcher.training.recipe import Recipe
 from mambamatcher.training.run import RECIPE, Hardware, train
 

@@ -32,7 +32,7 @@ from mambamatcher.training.callbacks import (
     on_terminal,
     progress,
 )
-from mambamatcher.training.data import TrainingData, TrainingPairs
+from mambamatcher.training.data_module import TrainingData, TrainingPairs
 from mambamatcher.training.module import TrainingError, TrainingModule
 from mambamatcher.training.recipe import Recipe
 from mambamatcher.training.start import begin, checkpoint_weights

@@ -6,7 +6,7 @@ import torch
 
 from mambamatcher import Matcher
 from mambamatcher.matching.confidence import Calibration
-from mambamatcher.tools.vismatch import VismatchMatcher, fit_homography
+from mambamatcher.tools.vismatch import VismatchMatcher
 from tests.tools.conftest import picture
 
 KEYS = {
@@ -47,24 +47,21 @@ def test_the_result_has_the_documented_keys_shapes_and_types(adapter):
         np.testing.assert_allclose(np.linalg.norm(result[f"all_desc{number}"], axis=1), 1, atol=1e-4)
     assert len(result["matched_kpts0"]) == len(result["matched_kpts1"])
     assert result["num_inliers"] == len(result["inlier_kpts0"]) == len(result["inlier_kpts1"])
-    assert result["H"] is None or result["H"].shape == (3, 3)
-
-
-def test_an_enlarged_picture_matches_everywhere_and_its_homography_is_the_enlargement(adapter):
-    small, large = tensor(120, 90), torch.nn.functional.interpolate(tensor(120, 90)[None], scale_factor=2)[0]
-    result = adapter(small, large[None])  # a batch of one is taken too
-    assert len(result["matched_kpts0"]) > 300
-    assert result["num_inliers"] > 250
-    np.testing.assert_allclose(result["H"][:2, :2], [[2, 0], [0, 2]], atol=0.1)
-
-
-def test_fewer_points_can_be_asked_for_and_the_homography_left_out(adapter):
-    limited = VismatchMatcher(matcher=adapter.matcher, max_num_keypoints=10)
-    limited.skip_ransac = True
-    result = limited(tensor(120, 90), tensor(120, 90))
-    assert len(result["matched_kpts0"]) == 10
     assert result["H"] is None
-    assert result["num_inliers"] == 0
+
+
+def test_an_enlarged_image_matches_everywhere(adapter):
+    small, large = tensor(120, 90), torch.nn.functional.interpolate(tensor(120, 90)[None], scale_factor=2)[0]
+    result = adapter(small, large[None])  # a batch of one is accepted too
+    assert len(result["matched_kpts0"]) > 300
+    error = np.abs(result["matched_kpts1"] / 2 - result["matched_kpts0"])
+    assert np.median(error / [120 / 30, 90 / 30]) <= 0.5  # within half a cell of the 30x30 grid
+
+
+def test_the_number_of_matches_can_be_limited(adapter):
+    limited = VismatchMatcher(matcher=adapter.matcher, max_num_keypoints=10)
+    result = limited(tensor(120, 90), tensor(120, 90))
+    assert len(result["matched_kpts0"]) == result["num_inliers"] == 10
 
 
 def test_files_are_loaded_as_tensors_and_single_images_described(adapter, tmp_path):
@@ -75,25 +72,3 @@ def test_files_are_loaded_as_tensors_and_single_images_described(adapter, tmp_pa
     extracted = adapter.extract(tmp_path / "a.png")
     assert set(extracted) == {"all_kpts0", "all_desc0"}
     assert len(extracted["all_kpts0"]) == 30 * 30
-
-
-def test_a_homography_is_found_among_wrong_matches():
-    rng = np.random.default_rng(0)
-    truth = np.array([[1.1, 0.1, 5.0], [-0.05, 0.9, -3.0], [2e-4, -1e-4, 1.0]])
-    points = rng.uniform(0, 300, (100, 2))
-    projected = np.column_stack([points, np.ones(100)]) @ truth.T
-    moved = projected[:, :2] / projected[:, 2:]
-    wrong = np.arange(100) < 40
-    moved[wrong] = rng.uniform(0, 300, (40, 2))
-    found, inliers = fit_homography(points, moved, 1.0, 2000)
-    np.testing.assert_allclose(found, truth, atol=1e-3)
-    assert inliers[~wrong].all()
-    assert inliers[wrong].sum() <= 1
-
-
-def test_without_four_matches_that_fit_there_is_no_homography():
-    rng = np.random.default_rng(1)
-    for count in (0, 3):
-        found, inliers = fit_homography(rng.random((count, 2)), rng.random((count, 2)), 3.0, 50)
-        assert found is None
-        assert len(inliers) == count

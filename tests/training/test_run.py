@@ -9,7 +9,7 @@ from mambamatcher.errors import ConfigError, InputError, WeightsError
 from mambamatcher.model.config import override
 from mambamatcher.model.mambamatcher import MambaMatcher
 from mambamatcher.training.callbacks import LAST
-from mambamatcher.training.data import TrainingPairs
+from mambamatcher.training.data_module import TrainingPairs
 from mambamatcher.training.module import TrainingError, TrainingModule
 from mambamatcher.training.recipe import Recipe
 from mambamatcher.training.run import Hardware, train
