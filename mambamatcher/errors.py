@@ -2,7 +2,7 @@
 
 
 class MambaMatcherError(Exception):
-    """Anything a caller can mend; the command line prints it as one sentence and exits with 2."""
+    """Anything a caller can fix; the command line prints it as one sentence and exits with code 2."""
 
 
 class ConfigError(MambaMatcherError, ValueError):
@@ -10,7 +10,7 @@ class ConfigError(MambaMatcherError, ValueError):
 
 
 class InputError(MambaMatcherError, ValueError):
-    """Pictures, points or tensors that cannot be used as they are."""
+    """Images, points, files or tensors that cannot be used as they are."""
 
 
 class WeightsError(MambaMatcherError):
@@ -18,8 +18,8 @@ class WeightsError(MambaMatcherError):
 
 
 class BackendError(MambaMatcherError, RuntimeError):
-    """A compute backend that was asked for by name and is not available here."""
+    """A compute backend that was requested by name and is not available."""
 
 
 class MemoryLimitError(MambaMatcherError, MemoryError):
-    """More memory than there is; foreseen, before any of it is taken."""
+    """More memory than is available, refused before it is allocated."""
