@@ -1,21 +1,25 @@
 """Recipes are complete runs, and the commands that make the shipped models use them."""
 
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
+import torch
 from typer.main import get_command
 
 from benchmarks import make_models
 from mambamatcher.cli import app
 from mambamatcher.datasets.benchmarks import DATASETS
 from mambamatcher.model.config import from_dict, override, to_dict
-from mambamatcher.model.mambamatcher import build_untrained
+from mambamatcher.model.mambamatcher import MambaMatcher, build_untrained
 from mambamatcher.model.presets import PRESETS
 from mambamatcher.training.recipe import Recipe
-from mambamatcher.training.recipes import RECIPES
+from mambamatcher.training.recipes import RECIPES, vit_s
+from mambamatcher.training.start import begin_with
 
-ON_TWO_PROCESSES = ("vit-s", "lite", "lite-continued")
+LAST_OF_LONG_RUN = Path(__file__).parents[2] / "runs" / "vit-s" / "last.ckpt"
+ON_TWO_PROCESSES = ("vit-s", "vit-s-decay", "lite", "lite-continued")
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -132,3 +136,26 @@ def test_a_run_resumes_only_where_it_was_started(tmp_path, monkeypatch):
     Path("runs/lite/recipe.json").touch()
     assert "--resume" in make_models.train("lite", Path("data"))
     assert "--resume" not in make_models.train("lite", Path("data"), run="other")
+
+
+# keys and shapes of a checkpoint of the long run `vit-s`, which was started at commit 1bea02c
+LONG_RUN = "716f4784db24addf3a5d57f90a207516f46659841d75e0a1fc7558061edb0c6b"
+
+
+def untrained_vit_s():
+    config = vit_s().recipe.model
+    return replace(config, backbone=replace(config.backbone, weights="random"))
+
+
+def test_checkpoints_of_the_long_run_fit_the_model_of_today():
+    state = build_untrained(untrained_vit_s()).state_dict()
+    listing = "\n".join(f"{key} {tuple(value.shape)}" for key, value in sorted(state.items()))
+    assert sha256(listing.encode()).hexdigest() == LONG_RUN
+
+
+@pytest.mark.skipif(not LAST_OF_LONG_RUN.exists(), reason="the long run is not on this machine")
+def test_the_last_checkpoint_of_the_long_run_loads():
+    model = MambaMatcher(untrained_vit_s())
+    before = model.features.project.weight.clone()
+    begin_with(model, LAST_OF_LONG_RUN)
+    assert not torch.equal(model.features.project.weight, before)
