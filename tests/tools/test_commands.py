@@ -8,8 +8,8 @@ from PIL import Image
 
 from mambamatcher.io.points import make_points, read_points, write_points
 from mambamatcher.model.checkpoint import save_pretrained
+from tests.cli.test_cli import run  # noqa: F401
 from tests.datasets import releases
-from tests.test_cli import run  # noqa: F401
 from tests.tools.conftest import picture
 
 
