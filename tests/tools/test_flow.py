@@ -169,7 +169,7 @@ def test_an_objects_mask_covers_the_same_part_of_the_image():
 def test_a_layer_must_cover_its_source(tmp_path):
     Image.new("L", (30, 20)).save(tmp_path / "mask.png")
     assert read_layer(tmp_path / "mask.png", "RGBA", (30, 20)).mode == "RGBA"
-    with pytest.raises(InputError, match="30x20 pixels, the source 20x30"):
+    with pytest.raises(InputError, match="30x20 pixels and the source 20x30"):
         read_layer(tmp_path / "mask.png", "L", (20, 30))
     Image.new("L", (30, 20)).save(tmp_path / "damaged.png", exif=b"Exif\0\0no EXIF at all")
     assert read_layer(tmp_path / "damaged.png", "L", (30, 20)).size == (30, 20)
