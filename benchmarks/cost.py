@@ -70,7 +70,7 @@ class Job:
 def table(jobs: list[Job]) -> str:
     """Return Markdown: a row for each job and machine."""
     rows = [
-        "| job | machine | pictures/s | held up by | next | a million | a billion in a day | a billion | its output |",
+        "| job | machine | images/s | bottleneck | next | a million | a billion in a day | a billion | storage |",
         "|---|---|---:|---|---|---:|---:|---:|---:|",
     ]
     for job in jobs:

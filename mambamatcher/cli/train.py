@@ -5,32 +5,36 @@ from typing import Annotated
 
 import typer
 
-VALIDATION_SPLITS = ("selection", "val", "test")  # the first of these that a dataset has
+VALIDATION_SPLITS = ("selection", "val", "test")  # the first of these that the dataset has is the default
 
 
 def train(
-    out: Annotated[Path, typer.Option(help="The run's folder.")],
-    recipe: Annotated[str | None, typer.Option(help="A complete run by name, for example vit-s.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the run.")],
+    recipe: Annotated[str | None, typer.Option(help="Name of a complete recipe, for example vit-s.")] = None,
     dataset: Annotated[
-        str | None, typer.Option(help="What to train on, for example voc, spair, pf-pascal or synthetic.")
+        str | None, typer.Option(help="Dataset to train on, for example voc, spair, pf-pascal or synthetic.")
     ] = None,
-    preset: Annotated[str | None, typer.Option(help="The model to train; paper if not given.")] = None,
-    root: Annotated[Path | None, typer.Option(help="Where the data is; else MAMBAMATCHER_DATA.")] = None,
-    overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Recipe changes.")] = None,
-    split: Annotated[str | None, typer.Option(help="The split to train on; trn if not given.")] = None,
-    validation_split: Annotated[str | None, typer.Option(help="The split to validate on.")] = None,
+    preset: Annotated[str | None, typer.Option(help="Preset of the model to train; default: paper.")] = None,
+    root: Annotated[Path | None, typer.Option(help="Folder of the datasets; default: MAMBAMATCHER_DATA.")] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes to the recipe.")
+    ] = None,
+    split: Annotated[str | None, typer.Option(help="Split to train on; default: that of the recipe, or trn.")] = None,
+    validation_split: Annotated[
+        str | None, typer.Option(help="Split to validate on; default: selection, val or test.")
+    ] = None,
     validation_pairs: Annotated[
-        int | None, typer.Option(min=1, help="Validate on this many of its pairs; 500 if not given.")
+        int | None, typer.Option(min=1, help="Number of its pairs to validate on; default: that of the recipe, or 500.")
     ] = None,
-    resume: Annotated[bool, typer.Option(help="Continue the run in the folder.")] = False,
-    skip_bad: Annotated[bool, typer.Option(help="Leave unreadable items out instead of stopping.")] = False,
-    devices: Annotated[int, typer.Option(min=1, help="Processes, or GPUs, on each node.")] = 1,
-    nodes: Annotated[int, typer.Option(min=1, help="Machines.")] = 1,
-    precision: Annotated[str, typer.Option(help="As Lightning names it, for example bf16-mixed.")] = "32-true",
-    accelerator: Annotated[str, typer.Option(help="As Lightning names it: auto, cpu or gpu.")] = "auto",
-    profile: Annotated[bool, typer.Option(help="Write where the time goes to the run's folder.")] = False,
+    resume: Annotated[bool, typer.Option(help="Resume the run in the folder.")] = False,
+    skip_bad: Annotated[bool, typer.Option(help="Skip unreadable items instead of stopping.")] = False,
+    devices: Annotated[int, typer.Option(min=1, help="Number of processes (GPUs) per node.")] = 1,
+    nodes: Annotated[int, typer.Option(min=1, help="Number of nodes.")] = 1,
+    precision: Annotated[str, typer.Option(help="Precision as in Lightning, for example bf16-mixed.")] = "32-true",
+    accelerator: Annotated[str, typer.Option(help="Accelerator as in Lightning: auto, cpu or gpu.")] = "auto",
+    profile: Annotated[bool, typer.Option(help="Write a profile of the run to its folder.")] = False,
 ) -> None:
-    """Train a model; the recipe is the paper's unless another is named or changed, and --resume continues a killed run.
+    """Train a model with a named recipe, or with the paper's on the dataset and model given; --resume continues a run.
 
     Example: mambamatcher train --recipe vit-s --root data --out runs/vit-s --devices 2
     """
@@ -46,10 +50,12 @@ def train(
 
     if recipe is not None:
         if preset is not None:
-            raise ConfigError("a recipe names its own model; give --recipe or --preset, not both")
+            raise ConfigError(
+                "--recipe and --preset were both given, but a recipe defines its own model; give one of them"
+            )
         chosen = RECIPES[recipe]()
     elif dataset is None:
-        raise ConfigError("there is nothing to train on; give --dataset, or --recipe with a complete run's name")
+        raise ConfigError("there is nothing to train on; give --dataset, or --recipe with the name of a recipe")
     else:
         chosen = NamedRecipe(recipe=Recipe(model=PRESETS[preset or "paper"]()), dataset=dataset, validation_pairs=500)
     changed = override(chosen.recipe, overrides or [])

@@ -31,7 +31,7 @@ def warp(
     from mambamatcher.io.atomic import refuse_existing
     from mambamatcher.io.images import load_image
     from mambamatcher.matching.result import check_picture_name, save_picture
-    from mambamatcher.tools.edit import carry_edit, carry_mask, carry_overlay, read_layer
+    from mambamatcher.tools.edit import read_layer, transfer_edit, transfer_mask, transfer_overlay
     from mambamatcher.tools.flow import TRUSTED, dense_flow
 
     modes = {"L": mask, "RGBA": overlay, "RGB": edit}
@@ -47,11 +47,11 @@ def warp(
     layer = read_layer(path, mode, images[0].size)
     flow = dense_flow(load_matcher(model, device).prepare(*images))
     if mode == "L":
-        warped = carry_mask(flow, layer, images[1].size)
+        warped = transfer_mask(flow, layer, images[1].size)
     elif mode == "RGBA":
-        warped = carry_overlay(flow, layer, images[1])
+        warped = transfer_overlay(flow, layer, images[1])
     else:
-        warped = carry_edit(flow, images[0], layer, images[1])
+        warped = transfer_edit(flow, images[0], layer, images[1])
     save_picture(warped, out, overwrite)
     if matched_out is not None:
         save_picture(flow.matched(images[1].size), matched_out, overwrite)

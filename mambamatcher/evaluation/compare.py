@@ -1,8 +1,8 @@
-"""Two reports on the same data, pair by pair: is one model really better?
+"""Paired comparison of two reports on the same data: is one model significantly better?
 
-Per image, the difference of the means has a paired bootstrap interval and a sign-flip permutation test; per point, the
-keypoints only one of the two gets right are put to McNemar's exact test. The tests of the single categories are
-corrected for their number (Holm).
+Per image: a paired bootstrap interval and a sign-flip permutation test of the difference in mean PCK. Per point:
+McNemar's exact test on the keypoints that only one of the two models gets right. The p-values of the categories are
+Holm-corrected for multiple comparisons.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,22 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class Comparison:
-    """The second report against the first at one alpha, over all pairs or one category; shares from 0 to 1."""
+    """Comparison of the second report with the first at one alpha, over all pairs or one category.
+
+    Attributes:
+        category: Name of the category, or `all`.
+        alpha: Threshold of PCK.
+        pairs: Number of image pairs.
+        points: Number of keypoints.
+        first: PCK of the first report, per image, from 0 to 1.
+        second: PCK of the second report, per image, from 0 to 1.
+        low: Lower end of the 95 % interval of the difference.
+        high: Upper end of the 95 % interval of the difference.
+        p_image: p-value of the sign-flip test over images.
+        only_first: Number of keypoints that only the first report has right.
+        only_second: Number of keypoints that only the second report has right.
+        p_point: p-value of McNemar's test over keypoints.
+    """
 
     category: str
     alpha: float
@@ -37,23 +52,36 @@ class Comparison:
 
     @property
     def difference(self) -> float:
-        """How much more the second gets right, per image."""
+        """PCK of the second report minus PCK of the first, per image."""
         return self.second - self.first
 
     def words(self, first: str, second: str) -> str:
-        """Say what the numbers mean."""
+        """Summarise the comparison in one sentence; `first` and `second` are the names of the models."""
         where = "Over all pairs" if self.category == "all" else f"On {self.category}"
         interval = f"95 % interval {100 * self.low:+.1f} to {100 * self.high:+.1f}"
         values = f"{100 * self.first:.1f} against {100 * self.second:.1f} at PCK@{self.alpha:g}"
         change = f"{values}, {100 * self.difference:+.1f} points ({interval}, p = {self.p_image:.2g})"
         if self.p_image > LEVEL:
-            return f"{where}, no difference between {first} and {second} can be told: {change}."
+            return f"{where}, {first} and {second} do not differ significantly: {change}."
         better = second if self.difference > 0 else first
         return f"{where}, {better} is better: {change}."
 
 
 def compare(first: Report, second: Report, *, resamples: int = RESAMPLES, seed: int = 0) -> list[Comparison]:
-    """Compare at every alpha both reports have, over all pairs and in each category."""
+    """Compare two reports at every alpha they share, over all pairs and per category.
+
+    Args:
+        first: Report of the first model.
+        second: Report of the second model, on the same data and with the same headline protocol.
+        resamples: Number of bootstrap resamples and of random sign flips.
+        seed: Seed of both.
+
+    Returns:
+        For each alpha the comparison over all pairs, then one per category with Holm-corrected p-values.
+
+    Raises:
+        InputError: The reports differ in data, protocol or number of keypoints, or have no pair in common.
+    """
     for key in ("dataset", "split", "fingerprint", "headline"):
         if first[key] != second[key]:
             raise InputError(f"the reports cannot be compared: their {key} differ, {first[key]!r} and {second[key]!r}")
@@ -84,7 +112,7 @@ def _compare(
     second: Sequence[np.ndarray],
     draws: tuple[int, int],
 ) -> list[Comparison]:
-    """Compare one group of pairs; each array says which keypoints are right at which alpha."""
+    """Compare one group of pairs; each array holds, per keypoint and alpha, whether the match is correct."""
     shares = np.array([[pair.mean(axis=0) for pair in report] for report in (first, second)])
     points = np.concatenate(first), np.concatenate(second)
     differences = shares[1] - shares[0]
@@ -111,18 +139,29 @@ def _compare(
 
 
 def sign_flip_test(differences: np.ndarray, resamples: int, seed: int) -> np.ndarray:
-    """Return, for each column, how often random signs give a mean at least as far from zero as the real ones."""
+    """Return the p-value of a paired two-sided sign-flip permutation test for each column.
+
+    Args:
+        differences: One row per pair and one column per alpha.
+        resamples: Number of random sign flips.
+        seed: Seed of the random signs.
+    """
     generator = np.random.default_rng(seed)
     extreme = np.zeros(differences.shape[1])
     for size in _blocks(resamples, len(differences)):
         signs = generator.integers(2, size=(size, len(differences)), dtype=np.int8) * 2.0 - 1.0
         extreme += (np.abs(signs @ differences) >= np.abs(differences.sum(axis=0)) - 1e-9).sum(axis=0)
-    # the real signs are one of the arrangements, so p is never zero
+    # the observed signs count as one of the permutations, so p is never zero
     return (extreme + 1) / (resamples + 1)
 
 
 def mcnemar_test(only_first: int, only_second: int) -> float:
-    """Return the exact two-sided probability of so uneven a split of the points only one gets right."""
+    """Return the p-value of McNemar's exact two-sided test.
+
+    Args:
+        only_first: Number of keypoints that only the first model gets right.
+        only_second: Number of keypoints that only the second model gets right.
+    """
     from scipy.stats import binomtest
 
     total = only_first + only_second
@@ -135,13 +174,13 @@ def _bootstrap_means(differences: np.ndarray, resamples: int, seed: int) -> np.n
 
 
 def _blocks(resamples: int, length: int) -> list[int]:
-    """Split the resamples so that one block holds about four million numbers."""
+    """Split the resamples into blocks of about four million numbers, to bound the memory."""
     block = max(1, 4_000_000 // length)
     return [min(block, resamples - done) for done in range(0, resamples, block)]
 
 
 def _holm(rows: Sequence[Comparison]) -> list[Comparison]:
-    """Correct the categories' tests for their number."""
+    """Correct the p-values of the categories for multiple comparisons (Holm)."""
     corrected: dict[tuple[str, str], float] = {}
     for key in ("p_image", "p_point"):
         worst = 0.0

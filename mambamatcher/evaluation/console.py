@@ -1,4 +1,4 @@
-"""A report on the terminal: one table with every protocol labelled."""
+"""Print a report on the terminal as one table of all protocols."""
 
 from rich.console import Console
 from rich.table import Table
@@ -6,11 +6,11 @@ from rich.table import Table
 from mambamatcher.evaluation.markdown import left_right_line, percent
 from mambamatcher.evaluation.report import Report
 
-WIDE = 150  # columns that a table with intervals takes
+WIDE = 150  # terminal columns needed to show the intervals
 
 
 def print_report(report: Report, console: Console) -> None:
-    """Print the scores; the first row is the benchmark's own protocol."""
+    """Print the scores; the first row is the protocol of the benchmark. Narrow terminals get no intervals."""
     title = f"{report['model']} on {report['dataset']} {report['split']}"
     size = f"{report['pairs']} pairs, {report['points']} points"
     wide = console.width >= WIDE
@@ -29,4 +29,4 @@ def print_report(report: Report, console: Console) -> None:
     if report["left_right"]:
         console.print(left_right_line(report["left_right"]))
     if report["skipped"]:
-        console.print(f"{len(report['skipped'])} bad items were left out; the report lists them")
+        console.print(f"{len(report['skipped'])} bad items were skipped; the report lists them")

@@ -1,4 +1,4 @@
-"""A page of the worst pairs: one HTML file that needs nothing else."""
+"""A gallery of the worst pairs as one self-contained HTML file."""
 
 import base64
 import io
@@ -33,7 +33,16 @@ def write_gallery(
     alpha: float = 0.1,
     count: int = 40,
 ) -> None:
-    """Write the pairs with the fewest correct keypoints, the farthest off first among equals."""
+    """Write a page of the pairs with the lowest PCK; ties are sorted by mean error, largest first.
+
+    Args:
+        path: HTML file to write; an existing one is replaced.
+        table: Predictions and ground truth of all pairs.
+        records: Records of the prediction file, in the order of the table.
+        protocol: PCK protocol to rank by.
+        alpha: Threshold to rank by, and to colour matches by.
+        count: Maximum number of pairs on the page.
+    """
     errors = table.errors(protocol)
     shares = (correct_counts(errors, [alpha])[:, 0] / table.counts).tolist()
     far = errors.masked_fill(~table.targets.present, 0).clamp(max=10).mean(dim=1).tolist()
@@ -41,38 +50,38 @@ def write_gallery(
     figures = [_figure(records[row], errors[row].tolist(), alpha, shares[row]) for row in worst]
     page = (
         f"<!doctype html><html lang=en><meta charset=utf-8><title>Worst pairs</title><style>{_STYLE}</style>"
-        f"<h1>Worst {len(worst)} of {len(records)} pairs</h1><p>PCK@{alpha:g}, {escape(protocol.label)}. Blue: points "
-        "asked for. Green ring: truth. Line from the truth to the prediction: red where wrong.</p>"
+        f"<h1>Worst {len(worst)} of {len(records)} pairs</h1><p>PCK@{alpha:g}, {escape(protocol.label)}. Blue: query "
+        "points. Green ring: ground truth. Line from ground truth to prediction: red where wrong.</p>"
         f"{''.join(figures)}</html>"
     )
     write_atomically(path, lambda temporary: _fill(temporary, page), overwrite=True)
 
 
 def _figure(record: Mapping[str, Any], errors: Sequence[float], alpha: float, share: float) -> str:
-    asked = "".join(_dot(point, name) for point, name in zip(record["source_points"], record["names"], strict=True))
+    queries = "".join(_dot(point, name) for point, name in zip(record["source_points"], record["names"], strict=True))
     marks = zip(record["target_points"], record["predicted"], errors, record["names"], strict=False)
     found = "".join(_match(truth, predicted, error <= alpha, name) for truth, predicted, error, name in marks)
     caption = f"{escape(record['pair'])}: {100 * share:.0f} % of {len(record['names'])}"
-    pictures = _picture(record["source"], asked) + _picture(record["target"], found)
-    return f"<figure>{pictures}<figcaption>{caption}</figcaption></figure>"
+    images = _image(record["source"], queries) + _image(record["target"], found)
+    return f"<figure>{images}<figcaption>{caption}</figcaption></figure>"
 
 
-def _picture(image: Mapping[str, Any], marks: str) -> str:
+def _image(image: Mapping[str, Any], marks: str) -> str:
     width, height = image["size"]
     shown = f"viewBox='0 0 {width} {height}' width='{_WIDTH}' height='{_WIDTH * height / width:.0f}'"
     return f"<svg {shown}><image href='{_data_url(image)}' width='{width}' height='{height}'/>{marks}</svg>"
 
 
 def _data_url(image: Mapping[str, Any]) -> str:
-    """Put the picture into the page; one that is no longer there leaves its place empty."""
+    """Return the image as a data URL, or nothing if it can no longer be read."""
     try:
-        picture = load_image(image["path"])
+        thumbnail = load_image(image["path"])
     except InputError:
         return ""
-    picture = ImageOps.mirror(picture) if image["flip"] else picture
-    picture.thumbnail((2 * _WIDTH, 2 * _WIDTH), Image.Resampling.BILINEAR)
+    thumbnail = ImageOps.mirror(thumbnail) if image["flip"] else thumbnail
+    thumbnail.thumbnail((2 * _WIDTH, 2 * _WIDTH), Image.Resampling.BILINEAR)
     buffer = io.BytesIO()
-    picture.save(buffer, "JPEG", quality=80)
+    thumbnail.save(buffer, "JPEG", quality=80)
     return f"data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 

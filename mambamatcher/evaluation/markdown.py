@@ -1,4 +1,4 @@
-"""A report as Markdown, for people."""
+"""An evaluation report as Markdown."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,7 +8,7 @@ from mambamatcher.evaluation.score import AVERAGES
 
 
 def markdown(report: Mapping[str, Any]) -> str:
-    """Write the scores of every protocol, then the headline protocol in detail, then what made them."""
+    """Return a report as Markdown: scores of all protocols, details of the headline protocol, configuration."""
     alphas = [f"PCK@{alpha:g}" for alpha in report["alphas"]]
     headline = f"{report['headline']['reference']}, {report['headline']['scale']}, per image"
     blocks = [
@@ -23,28 +23,27 @@ def markdown(report: Mapping[str, Any]) -> str:
         ),
     ]
     if report["seconds_per_pair"] is not None:
-        blocks += [f"Median time a pair: {1000 * report['seconds_per_pair']:.0f} ms."]
+        blocks += [f"Median time per pair: {1000 * report['seconds_per_pair']:.0f} ms."]
     if report["slices"]:
         blocks += [f"## By difficulty ({headline})"]
         blocks += [_table(["grade", "level", "pairs", *alphas], map(_slice, report["slices"]))]
     if report["left_right"]:
         blocks += [left_right_line(report["left_right"])]
     if report["skipped"]:
-        blocks += [f"## Left out ({len(report['skipped'])})", "\n".join(f"- {reason}" for reason in report["skipped"])]
+        blocks += [f"## Skipped ({len(report['skipped'])})", "\n".join(f"- {reason}" for reason in report["skipped"])]
     blocks += ["## Configuration", f"```json\n{json.dumps(report['configuration'], indent=2)}\n```"]
     return "\n\n".join(blocks) + "\n"
 
 
 def percent(estimate: Mapping[str, float]) -> str:
-    """Write an estimate and its interval in percent."""
+    """Format an estimate and its interval in percent."""
     return f"{100 * estimate['value']:.1f} ({100 * estimate['low']:.1f}-{100 * estimate['high']:.1f})"
 
 
 def left_right_line(sides: Mapping[str, Any]) -> str:
-    """Say how often left was taken for right."""
-    return (
-        f"Left taken for right: {100 * sides['rate']:.1f} % of {sides['keypoints']} keypoints whose other side shows."
-    )
+    """Format the rate of left-right confusion as one sentence."""
+    rate = f"{100 * sides['rate']:.1f} %"
+    return f"Left taken for right: {rate} of {sides['keypoints']} keypoints whose counterpart is visible."
 
 
 def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -1,4 +1,4 @@
-"""PCK as a torchmetrics metric, for training and distributed evaluation; what it measures is said in `pck`."""
+"""PCK as a torchmetrics metric, for training and distributed evaluation; `pck` defines the protocols."""
 
 from collections.abc import Sequence
 
@@ -13,9 +13,17 @@ from mambamatcher.evaluation.pck import ALPHAS, Targets, averages, check_protoco
 class PCK(Metric):
     """PCK of one protocol over any number of processes.
 
-    Every pair has a row of its own, filled by whichever process measures it, so a pair that a sampler repeats is
-    counted once and a process without pairs does no harm. `compute` has a value for each alpha under `image`, `point`,
-    `category-image` and `category-point` (the means over categories), `image/<category>` and `point/<category>`.
+    Each pair has its own row, filled by the process that evaluates it. So a pair that a distributed sampler repeats is
+    counted once, and a process may have no pairs at all. `compute` returns one value per alpha under each of the keys
+    `image`, `point`, `category-image` and `category-point` (means over categories), `image/<category>` and
+    `point/<category>`.
+
+    Args:
+        pairs: Number of pairs in the whole dataset.
+        categories: Names of all categories.
+        reference: What the threshold is a fraction of, one of `pck.REFERENCES`.
+        scale: `isotropic` or `anisotropic`.
+        alphas: Thresholds as fractions of the reference size.
     """
 
     full_state_update = False
@@ -39,7 +47,7 @@ class PCK(Metric):
         self.scale = scale
         self.alphas = tuple(alphas)
         for state, shape in (("correct", (pairs, len(self.alphas))), ("counts", (pairs,)), ("classes", (pairs,))):
-            # rows are zero where nobody measured, so the greatest is the one that was
+            # rows are zero in every process but the one that evaluated the pair, so max merges them
             self.add_state(state, default=torch.zeros(shape, dtype=torch.int64), dist_reduce_fx="max")
 
     def update(
@@ -49,7 +57,14 @@ class PCK(Metric):
         index: Int[Tensor, " batch"],
         category: Sequence[str],
     ) -> None:
-        """Add predictions in original pixels; `index` is the pair's place in the whole set."""
+        """Add the predictions of a batch.
+
+        Args:
+            predicted: Predicted points in original pixels of the target image.
+            targets: Ground truth of the batch.
+            index: Index of each pair in the whole dataset.
+            category: Category of each pair.
+        """
         errors = relative_errors(predicted, targets, self.reference, self.scale)
         alphas = torch.tensor(self.alphas, dtype=errors.dtype, device=errors.device)
         correct = (errors[..., None] <= alphas) & targets.present[..., None]
@@ -58,6 +73,6 @@ class PCK(Metric):
         self.classes[index] = torch.tensor([self.categories.index(name) for name in category], device=index.device)
 
     def compute(self) -> dict[str, Float[Tensor, " alpha"]]:
-        """Return the shares of correct keypoints, from 0 to 1, over the pairs measured so far."""
+        """Return PCK from 0 to 1, one value per alpha under each key, over the pairs evaluated so far."""
         measured = self.counts > 0
         return averages(self.correct[measured], self.counts[measured], self.classes[measured], self.categories)

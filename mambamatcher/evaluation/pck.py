@@ -1,15 +1,15 @@
-"""PCK, the percentage of correct keypoints, with every choice that papers leave unsaid given a name.
+"""PCK, the percentage of correct keypoints, with a name for every choice that papers leave implicit.
 
-reference   what the threshold is a fraction of, always of the target picture:
-            img             its longer side
-            bbox            the longer side of the object's annotated box, never clipped
-            bbox-kp         the longer side of the box around the keypoints that are present
-            bbox-kp-padded  as computed by evaluators that pad absent keypoints with -2 and measure the padding too;
-                            larger than bbox-kp, here only to compare with numbers published that way
+reference   what the threshold is a fraction of, always in the target image:
+            img             the longer side of the image
+            bbox            the longer side of the annotated bounding box of the object, not clipped to the image
+            bbox-kp         the longer side of the bounding box of the keypoints that are present
+            bbox-kp-padded  as computed by evaluators that pad absent keypoints with -2 and include the padding in the
+                            box; larger than bbox-kp, provided only to compare with results published that way
 scale       isotropic (distances in original pixels) or anisotropic (both axes first scaled to a square)
-average     image (mean over pairs of each pair's share), point (share over all points), or the mean of either over
-            categories
-A keypoint is correct when its distance is at most the threshold.
+average     image (mean over pairs of the PCK of each pair), point (PCK over all points pooled), or the mean of either
+            over categories
+A keypoint is correct if its distance is at most the threshold.
 """
 
 from collections.abc import Sequence
@@ -27,12 +27,12 @@ REFERENCES = ("img", "bbox", "bbox-kp", "bbox-kp-padded")
 SCALES = ("isotropic", "anisotropic")
 
 _PADDING = -2.0  # CHM and TransforMatcher; CATs pads with -1
-_PADDED_SIDE = 256.0  # the square their padding is added in; every other reference is free of it
+_PADDED_SIDE = 256.0  # side of the square in which they pad; the other references do not depend on it
 
 
 @dataclass(frozen=True)
 class Targets:
-    """What predictions are measured against, in original pixels of the target picture; padding is not `present`."""
+    """Ground truth of a batch in original pixels of the target images; padded keypoints are not `present`."""
 
     points: Float[Tensor, "batch keypoint 2"]
     present: Bool[Tensor, "batch keypoint"]
@@ -42,7 +42,11 @@ class Targets:
 
 
 def check_protocol(reference: str, scale: str) -> None:
-    """Refuse names that are not a reference or a scale."""
+    """Check the names of a protocol.
+
+    Raises:
+        ConfigError: The reference or the scale is unknown.
+    """
     for kind, name, known in (("reference", reference, REFERENCES), ("scale", scale, SCALES)):
         if name not in known:
             raise unknown(kind, name, known)
@@ -51,23 +55,37 @@ def check_protocol(reference: str, scale: str) -> None:
 def relative_errors(
     predicted: Float[Tensor, "batch keypoint 2"], targets: Targets, reference: str, scale: str = "isotropic"
 ) -> Float[Tensor, "batch keypoint"]:
-    """Return each distance as a fraction of the pair's reference size; alpha is compared with it."""
+    """Return the error of each keypoint as a fraction of the reference size of its pair.
+
+    Args:
+        predicted: Predicted points in original pixels of the target image.
+        targets: Ground truth of the batch.
+        reference: One of `REFERENCES`.
+        scale: One of `SCALES`.
+
+    Returns:
+        Errors to compare with alpha: a keypoint is correct if its error is at most alpha.
+
+    Raises:
+        ConfigError: The reference or the scale is unknown.
+        InputError: The reference is `bbox` and a target has no box.
+    """
     check_protocol(reference, scale)
     factor = _factor(targets.size, scale)
     distance = ((predicted.double() - targets.points.double()) * factor).norm(dim=-1)
-    # dividing rounds once, so a distance of exactly alpha times the reference is correct, as multiplying cannot promise
+    # dividing rounds only once, so a distance of exactly alpha x reference is correct; multiplying may round it down
     relative = distance / reference_size(targets, reference, scale)[:, None]
     return torch.where(distance == 0, 0.0, relative)
 
 
 def reference_size(targets: Targets, reference: str, scale: str = "isotropic") -> Float[Tensor, " batch"]:
-    """Return what alpha is multiplied by, for each pair, in the pixels of the scale."""
+    """Return the size that alpha is a fraction of, per pair: in original pixels, or in those of the scaled square."""
     factor = _factor(targets.size, scale)
     if reference == "img":
         extent = targets.size.double() * factor[:, 0]
     elif reference == "bbox":
         if not bool(targets.box_present.all()):
-            raise InputError("the reference bbox needs a box in every target; use bbox-kp or img")
+            raise InputError("the reference bbox needs a bounding box in every target; use bbox-kp or img")
         extent = (targets.box[:, 2:] - targets.box[:, :2]).double() * factor[:, 0]
     else:
         points = targets.points.double() * factor
@@ -88,7 +106,17 @@ def averages(
     classes: Int[Tensor, " pair"],
     categories: Sequence[str],
 ) -> dict[str, Float[Tensor, " alpha"]]:
-    """Average correct keypoints over pairs, over points and over categories."""
+    """Average the correct keypoints over pairs, over points and over categories.
+
+    Args:
+        correct: Number of correct keypoints per pair and alpha.
+        counts: Number of keypoints per pair.
+        classes: Index of the category of each pair.
+        categories: Names of the categories; those without pairs are left out of the result.
+
+    Returns:
+        PCK from 0 to 1 per alpha, under the keys that `PCK.compute` lists.
+    """
     shares = correct.double() / counts[:, None]
     result = {"image": shares.mean(dim=0), "point": correct.sum(dim=0).double() / counts.sum()}
     for number, name in enumerate(categories):

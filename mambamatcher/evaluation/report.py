@@ -1,4 +1,4 @@
-"""The result of an evaluation: one dictionary with everything stamped in, written as JSON and as Markdown."""
+"""The report of an evaluation: one dictionary with scores, configuration and data, written as JSON and Markdown."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -27,9 +27,20 @@ Report = dict[str, Any]
 
 
 def make_report(predictions: Predictions, alphas: Sequence[float] = ALPHAS) -> Report:
-    """Score predictions under every protocol; the benchmark's own protocol, per image, is the headline."""
+    """Score predictions under every protocol.
+
+    Args:
+        predictions: Predictions and the header that describes how they were made.
+        alphas: PCK thresholds as fractions of the reference size.
+
+    Returns:
+        The report. Its headline is the protocol of the benchmark, averaged per image.
+
+    Raises:
+        InputError: There are no predictions.
+    """
     table = make_table(predictions.records)
-    # the first protocol, by image size, stands in where a release leaves out the boxes its own protocol needs
+    # fall back to the first protocol, by image size, if the dataset lacks the boxes that its own protocol needs
     protocols = table.protocols()
     headline = next((each for each in protocols if each.reference == predictions.header.reference), protocols[0])
     scores = sorted(score(table, alphas=alphas), key=lambda each: each.protocol != headline)
@@ -54,7 +65,7 @@ def make_report(predictions: Predictions, alphas: Sequence[float] = ALPHAS) -> R
 
 
 def write_report(report: Report, folder: Path) -> tuple[Path, Path]:
-    """Write `report.json` and `report.md` into a folder, each whole or not at all."""
+    """Write `report.json` and `report.md` atomically into a folder and return their paths."""
     make_folder(folder)
     paths = tuple(folder / name for name in REPORTS)
     for path, text in zip(paths, (json.dumps(report), markdown(report)), strict=True):
@@ -63,17 +74,21 @@ def write_report(report: Report, folder: Path) -> tuple[Path, Path]:
 
 
 def read_report(path: Path) -> Report:
-    """Read a report written before."""
+    """Read and check a `report.json` written by `write_report`.
+
+    Raises:
+        InputError: The file cannot be read, is not such a report, or is damaged.
+    """
     report = read_json(path)
     if not isinstance(report, dict) or report.get("format") != FORMAT or report.get("version") != VERSION:
-        raise InputError(f"{path} is not a report of `mambamatcher evaluate`")
+        raise InputError(f"{path} is not a report.json written by `mambamatcher evaluate`")
     with naming(path):
         _check(report)
     return report
 
 
 def _check(report: Report) -> None:
-    """See that all is there that a comparison reads."""
+    """Check every entry that a comparison reads."""
     for key in ("model", "dataset", "split", "fingerprint"):
         check_kind(report[key], str, key)
     check_kind(report["headline"], dict, "headline")
@@ -105,7 +120,7 @@ def _categories(scores: Scores, table: Table) -> dict[str, Any]:
 
 
 def _errors(table: Table, protocol: Protocol) -> dict[str, dict[str, Any]]:
-    """Keep each keypoint's relative error, so two reports can be compared at any alpha; null is no answer."""
+    """Return the relative error of each keypoint, to compare reports later; null means no prediction."""
     found = {}
     rows = zip(table.names, table.classes.tolist(), table.counts.tolist(), table.errors(protocol).tolist(), strict=True)
     for name, number, count, errors in rows:

@@ -1,4 +1,4 @@
-"""Scores of saved predictions under every protocol, with bootstrap intervals."""
+"""Score saved predictions under every protocol, with bootstrap intervals."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ AVERAGES = {
 
 @dataclass(frozen=True)
 class Estimate:
-    """A share from 0 to 1 with its 95 % bootstrap interval over pairs."""
+    """PCK from 0 to 1 with its 95 % bootstrap interval over pairs."""
 
     value: float
     low: float
@@ -31,7 +31,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Scores:
-    """One protocol's estimates by average and category (`image`, `point/cat`, ...), one for each alpha."""
+    """Estimates of one protocol, one per alpha, keyed by average and category (`image`, `point/cat`, ...)."""
 
     protocol: Protocol
     alphas: tuple[float, ...]
@@ -46,9 +46,20 @@ def score(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> list[Scores]:
-    """Score under the given protocols, or all that apply; the same resampled pairs serve every protocol."""
+    """Score predictions under several protocols, all with the same bootstrap resamples.
+
+    Args:
+        table: Predictions and ground truth of all pairs.
+        protocols: Protocols to score under; by default all that the ground truth allows.
+        alphas: PCK thresholds as fractions of the reference size.
+        resamples: Number of bootstrap resamples over pairs.
+        seed: Seed of the resamples.
+
+    Returns:
+        One `Scores` per protocol, in the given order.
+    """
     protocols = protocols or table.protocols()
-    # all protocols side by side, as if they were further alphas: a seventh of the work
+    # treat all protocols as extra alphas and resample once: a seventh of the work
     correct = torch.cat([correct_counts(table.errors(protocol), alphas) for protocol in protocols], dim=1)
     values = averages(correct, table.counts, table.classes, table.categories)
     spread = _resampled(correct, table, bootstrap_weights(len(table.names), resamples, seed))
@@ -65,12 +76,12 @@ def score(
 
 
 def correct_counts(errors: Float[Tensor, "pair keypoint"], alphas: Sequence[float]) -> Int[Tensor, "pair alpha"]:
-    """Count the keypoints of each pair that are right at each alpha."""
+    """Count the correct keypoints per pair and alpha."""
     return torch.stack([(errors <= alpha).sum(dim=1) for alpha in alphas], dim=1)
 
 
 def bootstrap_weights(pairs: int, resamples: int, seed: int) -> Float[Tensor, "resample pair"]:
-    """Return how often each pair is drawn in each resample of the same size, drawn with replacement."""
+    """Draw bootstrap resamples of the pairs and return how often each resample contains each pair."""
     generator = torch.Generator().manual_seed(seed)
     drawn = torch.randint(pairs, (resamples, pairs), generator=generator)
     return torch.zeros(resamples, pairs, dtype=torch.float64).scatter_add_(
@@ -81,16 +92,16 @@ def bootstrap_weights(pairs: int, resamples: int, seed: int) -> Float[Tensor, "r
 def _resampled(
     correct: Int[Tensor, "pair alpha"], table: Table, weights: Float[Tensor, "resample pair"]
 ) -> dict[str, Float[Tensor, "resample alpha"]]:
-    """Repeat `averages` for every resample; a category that a resample misses is NaN there."""
+    """Compute `averages` for every resample; a category that a resample does not contain is NaN."""
     counts = table.counts.double()[:, None]
     columns = torch.cat([correct / counts, correct, counts, torch.ones_like(counts)], dim=1)
-    parts = {"": weights @ columns}
+    groups = {"": weights @ columns}
     for number, name in enumerate(table.categories):
         mine = table.classes == number
-        parts[f"/{name}"] = weights[:, mine] @ columns[mine]
+        groups[f"/{name}"] = weights[:, mine] @ columns[mine]
     alphas = correct.shape[1]
     result = {}
-    for suffix, sums in parts.items():
+    for suffix, sums in groups.items():
         result[f"image{suffix}"] = sums[:, :alphas] / sums[:, -1:]
         result[f"point{suffix}"] = sums[:, alphas : 2 * alphas] / sums[:, -2:-1]
     for kind in ("image", "point"):

@@ -1,4 +1,4 @@
-"""Where a model fails: pairs by the grades of the benchmark, and left taken for right."""
+"""Where a model fails: PCK by the difficulty labels of the benchmark, and left-right confusion."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ GRADES: Mapping[str, Mapping[int, str]] = {
 
 @dataclass(frozen=True)
 class Slice:
-    """The mean over images of one part of the pairs, for each alpha."""
+    """PCK per image, one value per alpha, of the pairs with one difficulty label."""
 
     grade: str
     level: str
@@ -32,21 +32,31 @@ class Slice:
 
 @dataclass(frozen=True)
 class LeftRight:
-    """Of the keypoints whose other side the target also shows, how many were put nearer to that other side."""
+    """Keypoints whose left-right counterpart is also visible in the target, and how many were confused with it."""
 
     confused: int
     keypoints: int
 
     @property
     def rate(self) -> float:
-        """The share of confused keypoints."""
+        """The fraction of these keypoints that were confused."""
         return self.confused / self.keypoints
 
 
 def slices(
     table: Table, records: Sequence[Mapping[str, Any]], protocol: Protocol, alphas: Sequence[float]
 ) -> list[Slice]:
-    """Average over the pairs of each level of each grade the benchmark gives."""
+    """Compute PCK per image for each level of each grade that the benchmark annotates.
+
+    Args:
+        table: Predictions and ground truth of all pairs.
+        records: Records of the prediction file, in the order of the table; their `variation` holds the levels.
+        protocol: PCK protocol.
+        alphas: Thresholds as fractions of the reference size.
+
+    Returns:
+        One slice per level that occurs.
+    """
     shares = correct_counts(table.errors(protocol), alphas) / table.counts[:, None]
     found = []
     for grade, levels in GRADES.items():
@@ -59,7 +69,7 @@ def slices(
 
 
 def left_right(table: Table) -> LeftRight | None:
-    """Count predictions nearer to the keypoint's counterpart than to itself; None where names tell no sides."""
+    """Count predictions nearer to the left-right counterpart than to the keypoint; None without counterparts."""
     asked = table.mirrored_present & table.targets.present
     if not bool(asked.any()):
         return None

@@ -1,4 +1,4 @@
-"""Saved predictions as tensors, padded and masked, so that every protocol is a few array operations."""
+"""Saved predictions as padded and masked tensors, so that scoring a protocol takes a few tensor operations."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,20 +17,30 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Protocol:
-    """What a threshold is a fraction of, and in which pixels distances are taken."""
+    """The reference size of the threshold, and the scale in which distances are measured; see `pck`."""
 
     reference: str
     scale: str
 
     @property
     def label(self) -> str:
-        """The protocol in words."""
+        """The name of the protocol in reports."""
         return f"{self.reference}, {self.scale}"
 
 
 @dataclass(frozen=True)
 class Table:
-    """Predicted and true points of all pairs in original target pixels; a missing answer is infinitely far."""
+    """Predictions and ground truth of all pairs, in original pixels of the target images.
+
+    Attributes:
+        names: Name of each pair.
+        categories: Names of the categories.
+        classes: Index of the category of each pair.
+        predicted: Predicted points; a missing prediction is infinite.
+        mirrored: Left-right counterpart of each keypoint.
+        mirrored_present: Whether the counterpart exists and is visible in the target.
+        targets: Ground truth.
+    """
 
     names: list[str]
     categories: list[str]
@@ -42,16 +52,19 @@ class Table:
 
     @property
     def counts(self) -> Int[Tensor, " pair"]:
-        """The number of keypoints of each pair."""
+        """The number of keypoints per pair."""
         return self.targets.present.sum(dim=1)
 
     def errors(self, protocol: Protocol) -> Float[Tensor, "pair keypoint"]:
-        """Return distances as fractions of the reference; padding is infinitely far."""
+        """Return errors as fractions of the reference size; infinite for padding and missing predictions."""
         errors = relative_errors(self.predicted, self.targets, protocol.reference, protocol.scale)
         return errors.masked_fill(~self.targets.present, torch.inf)
 
     def protocols(self) -> list[Protocol]:
-        """List every protocol these targets allow; padding was only ever added in a square."""
+        """List every protocol that the ground truth allows.
+
+        The reference `bbox` needs boxes, and `bbox-kp-padded` exists only in the anisotropic scale.
+        """
         return [
             Protocol(reference, scale)
             for reference in REFERENCES
@@ -62,7 +75,11 @@ class Table:
 
 
 def make_table(records: Sequence[Record]) -> Table:
-    """Stack the records of a prediction file."""
+    """Stack the records of a prediction file.
+
+    Raises:
+        InputError: There are no records.
+    """
     if not records:
         raise InputError("there are no predictions to score")
     categories = sorted({record["category"] for record in records})
@@ -91,7 +108,7 @@ def make_table(records: Sequence[Record]) -> Table:
 def _padded(
     lists: Sequence[Sequence[Sequence[float] | None]],
 ) -> tuple[Float[Tensor, "pair keypoint 2"], Bool[Tensor, "pair keypoint"]]:
-    """Pad lists of points with zeros; entries that are null or padding are not present."""
+    """Pad lists of points with zeros and return a mask that is false for padding and for null entries."""
     shape = len(lists), max(map(len, lists))
     points, present = np.zeros((*shape, 2)), np.zeros(shape, dtype=bool)
     for row, entries in enumerate(lists):

@@ -1,4 +1,4 @@
-"""Calibrating a model's confidence: match annotated pairs, see which matches are right, fit, and draw the curves."""
+"""Calibrate the confidence of a model: match annotated pairs, fit the probability of a correct match, plot curves."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,14 @@ REPORT, RELIABILITY, RISK = "calibration-report.json", "reliability.png", "risk-
 
 @dataclass(frozen=True)
 class Examples:
-    """Matches of annotated points: what the map said, whether the match was right, whether there was one to find."""
+    """Matches of annotated keypoints.
+
+    Attributes:
+        evidence: Evidence that the matcher gives for each match, the input of the calibration.
+        correct: Whether the match is correct.
+        present: Whether the keypoint is visible in the target.
+        pair: Index of the pair of each keypoint.
+    """
 
     evidence: Float[np.ndarray, "keypoint 3"]
     correct: Bool[np.ndarray, " keypoint"]
@@ -41,9 +48,13 @@ class Examples:
 
 
 def gather_examples(matcher: Matcher, pairs: Sequence[Pair], reference: str, alpha: float = 0.1) -> Examples:
-    """Match every keypoint the source shows; those the target does not show can only be wrong.
+    """Match every keypoint visible in the source; matches of those not visible in the target count as wrong.
 
-    A match is right within `alpha` of the reference size, as PCK has it.
+    Args:
+        matcher: Matcher to calibrate.
+        pairs: Annotated pairs.
+        reference: Reference size of the threshold, one of `pck.REFERENCES`.
+        alpha: A match is correct within `alpha` times the reference size, as for PCK.
     """
     gathered = [_examples(matcher, pair, reference, alpha) for pair in track(pairs, len(pairs), "pairs matched")]
     evidence, correct, present = (np.concatenate(column) for column in zip(*gathered, strict=True))
@@ -55,8 +66,8 @@ def _examples(
     matcher: Matcher, pair: Pair, reference: str, alpha: float
 ) -> tuple[Float[np.ndarray, "keypoint 3"], Bool[np.ndarray, " keypoint"], Bool[np.ndarray, " keypoint"]]:
     names = [*pair.names, *(name for name in pair.source.keypoints if name not in pair.target.keypoints)]
-    asked = np.clip([pair.source.keypoints[name] for name in names], 0, pair.source.size)
-    result = matcher.match(read_image(pair.source), read_image(pair.target), asked)
+    queries = np.clip([pair.source.keypoints[name] for name in names], 0, pair.source.size)
+    result = matcher.match(read_image(pair.source), read_image(pair.target), queries)
     truth = torch.from_numpy(pair.points()[1])[None]
     targets = Targets(
         points=truth,
@@ -73,7 +84,7 @@ def _examples(
 
 
 def cross_fitted(examples: Examples) -> Float[np.ndarray, " keypoint"]:
-    """Return each match's probability by a calibration fitted to the other half of the pairs."""
+    """Return the probability of each match, by a calibration fitted to the other half of the pairs."""
     probability = np.empty(len(examples.correct))
     for half in (0, 1):
         held_out = examples.pair % 2 == half
@@ -85,7 +96,16 @@ def cross_fitted(examples: Examples) -> Float[np.ndarray, " keypoint"]:
 def describe(
     examples: Examples, calibration: Calibration, probability: Float[np.ndarray, " keypoint"]
 ) -> dict[str, Any]:
-    """Say how good the confidence is; `probability` is the one of calibrations fitted to other pairs."""
+    """Measure the quality of the confidence.
+
+    Args:
+        examples: Matches of annotated keypoints.
+        calibration: Calibration fitted to all of them.
+        probability: Probability of each match by a calibration fitted to other pairs, see `cross_fitted`.
+
+    Returns:
+        The content of `calibration-report.json`.
+    """
     coverage, risk = risk_coverage(probability, examples.correct)
     matched = probability >= calibration.threshold
     shown = {
@@ -115,10 +135,24 @@ def _at(coverage: Float[np.ndarray, " keypoint"], risk: Float[np.ndarray, " keyp
 def calibrate(
     matcher: Matcher, pairs: Sequence[Pair], reference: str, folder: Path, overwrite: bool = False
 ) -> dict[str, Any]:
-    """Fit a calibration and write it with a report and two curves into a folder."""
+    """Fit a calibration and write it, a report and two plots into a folder.
+
+    Args:
+        matcher: Matcher to calibrate.
+        pairs: Annotated pairs, at least two.
+        reference: Reference size of the PCK threshold, one of `pck.REFERENCES`.
+        folder: Output folder.
+        overwrite: Replace existing files.
+
+    Returns:
+        The report.
+
+    Raises:
+        InputError: There are fewer than two pairs, or a file exists already.
+    """
     if len(pairs) < 2:
         raise InputError(
-            f"a calibration needs at least two pairs, to be measured on what it was not fitted to; got {len(pairs)}"
+            f"a calibration needs at least two pairs, one to fit and one to measure the fit on; got {len(pairs)}"
         )
     folder.mkdir(parents=True, exist_ok=True)
     for name in (CALIBRATION, REPORT, RELIABILITY, RISK):
@@ -133,14 +167,14 @@ def calibrate(
     write_atomically(folder / RISK, lambda path: draw_risk(path, probability, examples.correct), overwrite)
     text = json.dumps(report, indent=2) + "\n"
     write_atomically(folder / REPORT, lambda path: _write(path, text), overwrite)
-    save_calibration(calibration, folder, overwrite)  # last, so that what is there is complete
+    save_calibration(calibration, folder, overwrite)  # last, so that a folder with a calibration is complete
     return report
 
 
 def draw_reliability(
     path: Path, probability: Float[np.ndarray, " keypoint"], correct: Bool[np.ndarray, " keypoint"]
 ) -> None:
-    """Draw the share of right matches against the probability stated for them."""
+    """Plot the fraction of correct matches against the predicted probability."""
     bins = reliability(probability, correct)
     filled = bins.count > 0
     with _axes(path, "stated probability", "share of right matches") as axes:
@@ -159,7 +193,7 @@ def draw_reliability(
 
 
 def draw_risk(path: Path, probability: Float[np.ndarray, " keypoint"], correct: Bool[np.ndarray, " keypoint"]) -> None:
-    """Draw the share of wrong matches among the most trusted ones."""
+    """Plot the fraction of wrong matches among the most confident ones, against how many are kept."""
     coverage, risk = risk_coverage(probability, correct)
     with _axes(
         path, "coverage: share of matches kept, the most trusted first", "risk: share of them that is wrong"
@@ -172,7 +206,7 @@ def draw_risk(path: Path, probability: Float[np.ndarray, " keypoint"], correct: 
 
 @contextmanager
 def _axes(path: Path, x: str, y: str) -> Iterator[Any]:
-    """Give axes to draw on and save them."""
+    """Yield axes to draw on, then save the figure."""
     from matplotlib.figure import Figure  # not pyplot: no window, no global state
 
     figure = Figure(figsize=(5, 4.5), layout="constrained")

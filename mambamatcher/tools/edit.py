@@ -1,6 +1,6 @@
-"""Carrying masks, overlays, edits and texture from the source to the target through the flow.
+"""Transfer masks, overlays, edits and texture from the source image to the target with a dense flow.
 
-Only where there is a match: elsewhere a carried mask is black, and a target stays as it is.
+Only matched pixels are transferred. Elsewhere a mask is black and the target image is unchanged.
 """
 
 from pathlib import Path
@@ -13,43 +13,83 @@ from mambamatcher.errors import InputError
 from mambamatcher.io.images import load_image, turn_upright
 from mambamatcher.tools.flow import Flow
 
-EDITED = 12  # of 255: a smaller difference may be compression
-FEATHER = 1 / 150  # of the picture's longer side: how soft the edge of what is put in is
+EDITED = 12  # of 255: smaller differences may be compression artefacts
+FEATHER = 1 / 150  # blur radius at the edge of a pasted region, as a fraction of the longer image side
 
 
 def read_layer(path: Path, mode: str, size: tuple[int, int]) -> Image.Image:
-    """Read a mask ("L"), an overlay ("RGBA") or an edited copy ("RGB") that covers a source of that size."""
-    load_image(path)  # says what is wrong with a file that is no picture
+    """Read a mask, an overlay or an edited copy of the source image.
+
+    Args:
+        path: Image file.
+        mode: Pillow mode to convert to: "L" for a mask, "RGBA" for an overlay, "RGB" for an edited copy.
+        size: Width and height of the source image, which the layer must have too.
+
+    Raises:
+        InputError: The file is not a readable image, or its size differs.
+    """
+    load_image(path)  # raises a clear error if the file is not an image
     with Image.open(path) as opened:
         layer = turn_upright(opened).convert(mode)
     if layer.size != size:
         raise InputError(
-            f"{path} is {layer.width}x{layer.height} pixels, the source {size[0]}x{size[1]}; they must be the same"
+            f"{path} has {layer.width}x{layer.height} pixels and the source {size[0]}x{size[1]}; they must be the same"
         )
     return layer
 
 
-def carry_mask(flow: Flow, mask: Image.Image, size: tuple[int, int]) -> Image.Image:
-    """Carry a mask of the source to a target of that size."""
+def transfer_mask(flow: Flow, mask: Image.Image, size: tuple[int, int]) -> Image.Image:
+    """Transfer a mask of the source image to the target.
+
+    Args:
+        flow: Dense flow from the target to the source.
+        mask: Mask of the source image.
+        size: Width and height of the target image.
+
+    Returns:
+        Mask of the target image, black where there is no match.
+    """
     return ImageChops.multiply(flow.warp(mask.convert("L"), size), flow.matched(size))
 
 
-def carry_overlay(flow: Flow, overlay: Image.Image, target: Image.Image) -> Image.Image:
-    """Lay a partly transparent picture, made for the source, over the target."""
-    # colours under full transparency must not bleed into the edge
+def transfer_overlay(flow: Flow, overlay: Image.Image, target: Image.Image) -> Image.Image:
+    """Blend an RGBA overlay made for the source image into the target.
+
+    Args:
+        flow: Dense flow from the target to the source.
+        overlay: RGBA image of the size of the source image.
+        target: Target image.
+
+    Returns:
+        The target image with the overlay.
+    """
+    # the colours of fully transparent pixels must not bleed into the edges
     opacity = flow.warp(overlay.getchannel("A"), target.size)
     opaque = np.asarray(overlay.convert("RGBa").convert("RGBA").convert("RGB"))
     colours = flow.warp(Image.fromarray(opaque), target.size)
     return Image.composite(colours, target, ImageChops.multiply(opacity, flow.matched(target.size)))
 
 
-def carry_edit(flow: Flow, source: Image.Image, edited: Image.Image, target: Image.Image) -> Image.Image:
-    """Carry to the target what an edited copy of the source has changed."""
+def transfer_edit(flow: Flow, source: Image.Image, edited: Image.Image, target: Image.Image) -> Image.Image:
+    """Transfer the pixels that differ between the source image and an edited copy to the target.
+
+    Args:
+        flow: Dense flow from the target to the source.
+        source: Original source image.
+        edited: Edited copy of the source image, of the same size.
+        target: Target image.
+
+    Returns:
+        The target image with the same edit.
+
+    Raises:
+        InputError: The copy does not differ from the source.
+    """
     changed = np.asarray(ImageChops.difference(source, edited)).max(axis=2) > EDITED
     if not changed.any():
         raise InputError("the edited copy does not differ from the source")
     mask = flow.warp(_white_where(changed), target.size)
-    return _put(flow.warp(edited, target.size), target, ImageChops.multiply(mask, flow.matched(target.size)))
+    return _paste(flow.warp(edited, target.size), target, ImageChops.multiply(mask, flow.matched(target.size)))
 
 
 def swap_texture(
@@ -59,18 +99,26 @@ def swap_texture(
     source_object: Image.Image,
     target_object: Image.Image,
 ) -> tuple[Image.Image, float]:
-    """Put the look of the source's object onto the target's, inside both masks and where there is a match.
+    """Replace the texture of the target's object by that of the source's, at matched pixels inside both masks.
 
-    Also returns the share of the target's object that was replaced.
+    Args:
+        flow: Dense flow from the target to the source.
+        source: Source image.
+        target: Target image.
+        source_object: Mask of the object in the source image.
+        target_object: Mask of the object in the target image.
+
+    Returns:
+        The target image with the new texture, and the fraction of its object that was replaced.
     """
     inside = ImageChops.multiply(flow.warp(source_object, target.size), target_object)
     replaced = ImageChops.multiply(inside, flow.matched(target.size))
     share = ImageStat.Stat(replaced).mean[0] / max(ImageStat.Stat(target_object).mean[0], 1e-9)
-    return _put(flow.warp(source, target.size), target, replaced), share
+    return _paste(flow.warp(source, target.size), target, replaced), share
 
 
 def object_mask(foreground: Bool[np.ndarray, "h w"], size: tuple[int, int]) -> Image.Image:
-    """Return a grid's foreground as a mask of a picture's size."""
+    """Resize the foreground of a feature grid to a mask of the size of the image."""
     return _white_where(foreground).resize(size, Image.Resampling.BICUBIC)
 
 
@@ -78,6 +126,6 @@ def _white_where(mask: Bool[np.ndarray, "h w"]) -> Image.Image:
     return Image.fromarray(np.where(mask, 255, 0).astype(np.uint8))
 
 
-def _put(picture: Image.Image, target: Image.Image, mask: Image.Image) -> Image.Image:
+def _paste(image: Image.Image, target: Image.Image, mask: Image.Image) -> Image.Image:
     radius = FEATHER * max(target.size)
-    return Image.composite(picture, target, mask.filter(ImageFilter.GaussianBlur(radius)))
+    return Image.composite(image, target, mask.filter(ImageFilter.GaussianBlur(radius)))

@@ -1,8 +1,8 @@
-"""Dense flow between two pictures: for every place of the target, where in the source its counterpart lies.
+"""Dense flow between two images: for every position in the target, the position of its counterpart in the source.
 
-Read from the refined map of a prepared pair, transposed, by the kernel soft-argmax: so it is finer than the grid. Wrong
-matches here and there are then outvoted by their neighbours, and what still does not agree, there and back, is not
-trusted.
+The kernel soft-argmax reads it from the transposed refined correlation map of a prepared pair, so it is finer than the
+grid. A robust local fit then removes outliers. Positions that disagree with the fit, or with the match from the source
+back to the target, get low trust.
 """
 
 from collections.abc import Iterator
@@ -22,24 +22,34 @@ from mambamatcher.matching.matcher import PreparedPair
 from mambamatcher.model.geometry import axis_centres, grid_centres
 from mambamatcher.model.transfer import dense_transfer
 
-REACH = 1.5  # cells: how far neighbours vote
-ROUNDS = 3  # of voting; each gives outliers less weight
-TRUSTED = 0.5  # about two cells of a 30x30 grid between a place and where it comes back to
-PRIOR = 0.05  # votes for the overall motion, for places whose neighbours say nothing
-BAND_PIXELS = 2**21  # warped at a time
-ROWS = 512  # grid positions smoothed at a time
+REACH = 1.5  # grid cells: standard deviation of the neighbours' weights in the local fit
+ITERATIONS = 3  # of the robust fit; each gives outliers less weight
+TRUSTED = 0.5  # corresponds to a cycle error of about two cells of a 30x30 grid
+PRIOR = 0.05  # weight of the global motion, used where neighbours have no weight
+BAND_PIXELS = 2**21  # pixels warped at a time, to bound the memory
+ROWS = 512  # grid positions fitted at a time, to bound the memory
 
 
 @dataclass(frozen=True)
 class Flow:
-    """Where each position of the target's grid lies in the source (unit frame), and how far that can be trusted."""
+    """Dense flow on the grid of the target.
+
+    Attributes:
+        places: Position in the source, in its unit frame, of each position of the target's grid.
+        trust: Reliability of each of them, from 0 to 1.
+    """
 
     places: Float[np.ndarray, "ht wt 2"]
     trust: Float[np.ndarray, "ht wt"]
 
-    def warp(self, picture: Image.Image, size: tuple[int, int]) -> Image.Image:
-        """Bring a picture of the source's frame, of any mode, into the target's frame and size."""
-        pixels = torch.from_numpy(np.array(picture)).float()
+    def warp(self, image: Image.Image, size: tuple[int, int]) -> Image.Image:
+        """Warp an image from the frame of the source into that of the target.
+
+        Args:
+            image: Image in the frame of the source, of mode "L", "RGB" or "RGBA".
+            size: Width and height of the target image.
+        """
+        pixels = torch.from_numpy(np.array(image)).float()
         layers = pixels.reshape(*pixels.shape[:2], -1).permute(2, 0, 1)[None]
         bands = []
         for places in self._upsampled(size):
@@ -49,21 +59,21 @@ class Flow:
         return Image.fromarray(joined if joined.shape[2] > 1 else joined[..., 0])
 
     def _upsampled(self, size: tuple[int, int]) -> Iterator[Float[Tensor, "rows width 2"]]:
-        """Yield the flow at every pixel, some rows at a time."""
+        """Yield the flow at every pixel, in bands of rows."""
         down, across = (_spline(count, pixels) for count, pixels in zip(self.trust.shape, size[::-1], strict=True))
         for rows in down.split(max(1, BAND_PIXELS // size[0])):
             yield torch.einsum("rh,hwc,pw->rpc", rows, torch.from_numpy(self.places).float(), across)
 
     def matched(self, size: tuple[int, int]) -> Image.Image:
-        """Return the honest mask in the target's size: white where there is a match, soft at its edge."""
+        """Return the mask of the matched pixels in the size of the target: white where matched, with soft edges."""
         trust = Image.fromarray(self.trust.astype(np.float32)).resize(size, Image.Resampling.BICUBIC)
         soft = np.clip((np.asarray(trust) - TRUSTED) / 0.1 + 0.5, 0, 1)
         return Image.fromarray(np.round(255 * soft).astype(np.uint8))
 
 
 def dense_flow(pair: PreparedPair) -> Flow:
-    """Compute the flow of a prepared pair."""
-    settings = replace(pair.transfer, readout="kernel_soft_argmax")  # an argmax would be no finer than the grid
+    """Compute the dense flow of a prepared pair, from the target to the source."""
+    settings = replace(pair.transfer, readout="kernel_soft_argmax")  # argmax has only the resolution of the grid
     backward = transposed(pair.refined)
     grid = (backward.shape[1], backward.shape[2])
     with torch.inference_mode():
@@ -79,17 +89,22 @@ def dense_flow(pair: PreparedPair) -> Flow:
 def smooth_places(
     places: Float[np.ndarray, "h w 2"], weight: Float[np.ndarray, "h w"], reach: float = REACH
 ) -> Float[np.ndarray, "h w 2"]:
-    """Fit the motion around every position, by weighted least squares that lose patience with outliers.
+    """Smooth a flow by a local affine fit, with iteratively reweighted least squares against outliers.
 
-    The motion of the whole picture is one affine map, and what is left of it is affine around each position, so
-    neither shifts nor turns nor scalings are flattened.
+    A global affine map is fitted first, then an affine map of the residual around each position. So translation,
+    rotation and scaling are preserved.
+
+    Args:
+        places: Matched position of each grid position, in the unit frame.
+        weight: Weight of each match, from 0 to 1.
+        reach: Standard deviation of the local weights, in grid cells.
     """
     grid = (places.shape[0], places.shape[1])
     centres = grid_centres(grid).double().numpy()
     wanted, weights = places.reshape(-1, 2), weight.ravel()
     sigma = reach * np.array([2.0 / grid[1], 2.0 / grid[0]])
     smooth = wanted
-    for _ in range(ROUNDS):
+    for _ in range(ITERATIONS):
         smooth = _fit(centres, wanted, weights, sigma)
         misfit = np.linalg.norm(wanted - smooth, axis=1) / (RETURN_DISTANCE / 2)
         weights = weight.ravel() / (1 + misfit**2)
@@ -105,7 +120,7 @@ def _fit(
     basis = np.column_stack([np.ones(len(centres)), centres])
     weighted = basis * weights[:, None]
     overall = basis @ np.linalg.solve(weighted.T @ basis + 1e-6 * np.eye(3), weighted.T @ wanted)
-    left = wanted - overall
+    residual = wanted - overall
     result = np.empty_like(wanted)
     for first in range(0, len(centres), ROWS):
         part = slice(first, first + ROWS)
@@ -113,15 +128,15 @@ def _fit(
         votes = np.exp(-0.5 * (offset**2).sum(axis=-1)) * weights
         local = np.concatenate([np.ones((*votes.shape, 1)), offset], axis=-1)
         normal = np.einsum("pq,pqa,pqb->pab", votes, local, local, optimize=True) + PRIOR * np.eye(3)
-        right = np.einsum("pq,pqa,qc->pac", votes, local, left, optimize=True)
+        right = np.einsum("pq,pqa,qc->pac", votes, local, residual, optimize=True)
         result[part] = overall[part] + np.linalg.solve(normal, right)[:, 0]
     return result
 
 
 def _spline(count: int, pixels: int) -> Float[Tensor, "pixels count"]:
-    """Return the matrix that takes values at `count` cell centres to those of a cubic spline at every pixel.
+    """Return the matrix that interpolates values at `count` cell centres at every pixel by a cubic spline.
 
-    A natural spline keeps straight motion straight, beyond the outermost centres too.
+    A natural spline reproduces linear motion exactly, also when it extrapolates beyond the outermost centres.
     """
     centres, wanted = (axis_centres(number).double().numpy() for number in (count, pixels))
     return torch.from_numpy(CubicSpline(centres, np.eye(count), bc_type="natural")(wanted)).float()

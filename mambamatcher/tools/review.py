@@ -1,4 +1,4 @@
-"""A page to review transferred points by: thumbnails, the most doubtful first, in one self-contained HTML file."""
+"""A page to review transferred points: thumbnails, the most doubtful first, in one self-contained HTML file."""
 
 import base64
 import io
@@ -14,8 +14,8 @@ from mambamatcher.io.atomic import write_atomically
 from mambamatcher.io.drawing import confidence_colour
 from mambamatcher.io.images import ImageLike, load_image
 
-Find = Callable[[Collection[str]], Iterable[tuple[str, ImageLike]]]  # the named images, in any order
-SHOWN = 500  # thumbnails; a page of many thousands would not open
+Find = Callable[[Collection[str]], Iterable[tuple[str, ImageLike]]]  # opens the named images, in any order
+SHOWN = 500  # thumbnails; browsers cannot open a page of many thousands
 _WIDTH = 260
 _STYLE = """
 :root { color-scheme: light dark }
@@ -29,14 +29,20 @@ figcaption { font-size: 13px; overflow-wrap: anywhere } .error { border-left: 4p
 
 
 def doubt(line: Mapping[str, Any]) -> float:
-    """Return how much a target needs looking at: 1 if it could not be read, else the mean doubt over its points."""
+    """Return how urgently a target needs review: 1 if it could not be read, else 1 minus its mean confidence."""
     if "error" in line:
         return 1.0
     return 1.0 - sum(point["confidence"] for point in line["points"]) / len(line["points"])
 
 
 def write_review(path: Path, find: Find, lines: Sequence[Mapping[str, Any]]) -> None:
-    """Write the page, with at most `SHOWN` targets."""
+    """Write the page, with the `SHOWN` most doubtful targets at most.
+
+    Args:
+        path: HTML file to write; an existing one is replaced.
+        find: Opens the images with the given names.
+        lines: Result of each target, as in `points.jsonl`.
+    """
     worst = sorted(lines, key=doubt, reverse=True)[:SHOWN]
     thumbnails = {name: _thumbnail(image) for name, image in find({line["image"] for line in worst})}
     kept = f"the {len(worst)} most doubtful of {len(lines)}" if len(worst) < len(lines) else f"{len(lines)}"
@@ -49,7 +55,7 @@ def write_review(path: Path, find: Find, lines: Sequence[Mapping[str, Any]]) -> 
     )
 
     def write(temporary: Path) -> None:
-        temporary.write_text(page, encoding="utf-8", errors="replace")  # a file name need not be UTF-8
+        temporary.write_text(page, encoding="utf-8", errors="replace")  # file names need not be UTF-8
 
     write_atomically(path, write, overwrite=True)
 
@@ -85,12 +91,12 @@ def _mark(point: Mapping[str, Any], radius: float) -> str:
 
 
 def _thumbnail(image: ImageLike) -> str:
-    """Return the image as a data URL; one that can no longer be read leaves its place empty."""
+    """Return the image as a data URL, or nothing if it can no longer be read."""
     try:
-        picture = load_image(image)
+        thumbnail = load_image(image)
     except InputError:
         return ""
-    picture.thumbnail((2 * _WIDTH, 2 * _WIDTH), Image.Resampling.BILINEAR)
+    thumbnail.thumbnail((2 * _WIDTH, 2 * _WIDTH), Image.Resampling.BILINEAR)
     buffer = io.BytesIO()
-    picture.save(buffer, "JPEG", quality=75)
+    thumbnail.save(buffer, "JPEG", quality=75)
     return f"data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}"

@@ -9,7 +9,14 @@ from mambamatcher.errors import InputError
 from mambamatcher.matching.matcher import PreparedPair
 from mambamatcher.model.geometry import grid_centres
 from mambamatcher.model.transfer import Transfer
-from mambamatcher.tools.edit import carry_edit, carry_mask, carry_overlay, object_mask, read_layer, swap_texture
+from mambamatcher.tools.edit import (
+    object_mask,
+    read_layer,
+    swap_texture,
+    transfer_edit,
+    transfer_mask,
+    transfer_overlay,
+)
 from mambamatcher.tools.flow import TRUSTED, Flow, dense_flow, smooth_places
 from tests.tools.conftest import picture
 
@@ -78,7 +85,7 @@ def identity(size: tuple[int, int] = (9, 9), trust: float = 1.0) -> Flow:
 
 
 @pytest.mark.parametrize("mode", ["L", "RGB", "RGBA"])
-def test_the_flow_of_a_picture_to_itself_changes_nothing(mode):
+def test_the_flow_of_an_image_to_itself_changes_nothing(mode):
     image = picture(70, 50).convert(mode)
     warped = identity().warp(image, image.size)
     assert (warped.mode, warped.size) == (mode, image.size)
@@ -103,12 +110,12 @@ def half_trusted() -> Flow:
     return replace(identity(), trust=trust)
 
 
-def test_a_mask_is_carried_only_where_there_is_a_match():
+def test_a_mask_is_transferred_only_where_there_is_a_match():
     mask = Image.new("L", (90, 60), 255)
-    carried = np.asarray(carry_mask(half_trusted(), mask, (180, 120)))
-    assert carried.shape == (120, 180)
-    assert (carried[:, :60] == 255).all()
-    assert (carried[:, 110:] == 0).all()
+    transferred = np.asarray(transfer_mask(half_trusted(), mask, (180, 120)))
+    assert transferred.shape == (120, 180)
+    assert (transferred[:, :60] == 255).all()
+    assert (transferred[:, 110:] == 0).all()
 
 
 def test_an_edit_changes_the_target_only_where_the_source_was_changed_and_matches():
@@ -116,20 +123,20 @@ def test_an_edit_changes_the_target_only_where_the_source_was_changed_and_matche
     edited = source.copy()
     edited.paste((255, 0, 0), (10, 10, 30, 30))
     edited.paste((0, 0, 255), (65, 10, 85, 30))
-    found = np.asarray(carry_edit(half_trusted(), source, edited, target)).astype(int)
+    found = np.asarray(transfer_edit(half_trusted(), source, edited, target)).astype(int)
     assert np.abs(found[15:25, 15:25] - [255, 0, 0]).max() < 10
     untouched = np.ones((60, 90), dtype=bool)
     untouched[5:35, 5:35] = False
     np.testing.assert_array_equal(found[untouched], np.asarray(target)[untouched])
     with pytest.raises(InputError, match="does not differ"):
-        carry_edit(half_trusted(), source, source.copy(), target)
+        transfer_edit(half_trusted(), source, source.copy(), target)
 
 
 def test_an_overlay_lies_over_the_target_with_its_own_transparency():
     target = Image.new("RGB", (90, 60), (100, 100, 100))
     overlay = Image.new("RGBA", (90, 60), (255, 255, 0, 0))  # transparent, whatever colour it hides
     overlay.paste((200, 0, 0, 128), (10, 10, 30, 40))
-    found = np.asarray(carry_overlay(identity(), overlay, target)).astype(int)
+    found = np.asarray(transfer_overlay(identity(), overlay, target)).astype(int)
     assert np.abs(found[20:30, 15:25] - [150, 50, 50]).max() <= 2
     assert (found[45:, 50:] == 100).all()
     assert found[..., 1].max() <= 100  # none of the hidden yellow
@@ -150,7 +157,7 @@ def test_swapping_replaces_the_object_inside_both_masks_and_says_how_much():
     assert nothing == 0.0
 
 
-def test_an_objects_mask_covers_the_same_part_of_the_picture():
+def test_an_objects_mask_covers_the_same_part_of_the_image():
     foreground = np.zeros((6, 6), dtype=bool)
     foreground[:, :3] = True
     mask = np.asarray(object_mask(foreground, (120, 60)))
@@ -162,7 +169,7 @@ def test_an_objects_mask_covers_the_same_part_of_the_picture():
 def test_a_layer_must_cover_its_source(tmp_path):
     Image.new("L", (30, 20)).save(tmp_path / "mask.png")
     assert read_layer(tmp_path / "mask.png", "RGBA", (30, 20)).mode == "RGBA"
-    with pytest.raises(InputError, match="30x20 pixels, the source 20x30"):
+    with pytest.raises(InputError, match="30x20 pixels and the source 20x30"):
         read_layer(tmp_path / "mask.png", "L", (20, 30))
     Image.new("L", (30, 20)).save(tmp_path / "damaged.png", exif=b"Exif\0\0no EXIF at all")
     assert read_layer(tmp_path / "damaged.png", "L", (30, 20)).size == (30, 20)
