@@ -39,7 +39,7 @@ def test_same_predictions_do_not_differ():
     records = synthetic_records(60)
     row = overall(compare(report(records), report(records)))
     assert (row.difference, row.p_image, row.p_point, row.only_first, row.only_second) == (0, 1, 1, 0, 0)
-    assert "no difference" in row.words("one", "two")
+    assert "one and two do not differ significantly" in row.words("one", "two")
 
 
 def test_real_gain_is_found_and_said_in_words():

@@ -69,7 +69,7 @@ def test_mistake_padded_keypoints_counted_as_correct():
 
 
 def test_mistake_transfer_in_the_wrong_direction():
-    """CATs#5: carrying target points to the source and measuring there uses the source's box."""
+    """CATs#5: transferring target points to the source and measuring there uses the source's box."""
     source = targets([(10.0, 10.0)], box=(0.0, 0.0, 150.0, 90.0))
     target = targets([(40.0, 40.0)], box=(20.0, 20.0, 60.0, 60.0))
     offset = (8.0, 0.0)
@@ -84,7 +84,7 @@ def test_mistake_per_point_reported_as_per_image():
     assert (result["point"].item(), result["image"].item()) == (0.9, 0.5)
 
 
-def test_mistake_thresholds_taken_after_squaring_the_picture():
+def test_mistake_thresholds_taken_after_squaring_the_image():
     """CHM, TransforMatcher: in the square the short axis is stretched, and distances and box with it."""
     truth = targets([(50.0, 25.0)], size=(200.0, 100.0), box=(0.0, 0.0, 100.0, 50.0))
     predicted = moved(truth, (0.0, 9.0))
@@ -100,8 +100,8 @@ def test_mistake_points_left_in_the_square_while_the_box_is_in_original_pixels()
     assert (wrong, share(moved(truth, (8.0, 0.0)), truth, 0.1, "bbox")) == (0.0, 1.0)
 
 
-def test_mistake_box_clipped_to_the_picture():
-    box = (-2.0, 0.0, 102.0, 50.0)  # as annotated, a little outside a picture 100 wide
+def test_mistake_box_clipped_to_the_image():
+    box = (-2.0, 0.0, 102.0, 50.0)  # as annotated, a little outside an image 100 wide
     clipped = targets([(50.0, 25.0)], size=(100.0, 60.0), box=(0.0, 0.0, 100.0, 50.0))
     truth = targets([(50.0, 25.0)], size=(100.0, 60.0), box=box)
     predicted = moved(truth, (10.3, 0.0))

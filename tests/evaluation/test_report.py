@@ -1,4 +1,4 @@
-"""Reports carry what made them; the gallery is one page that needs nothing else."""
+"""Reports record how they were made; the gallery is one self-contained page."""
 
 import io
 import json
