@@ -51,6 +51,10 @@ class TensorStore:
         self._memory = _Memory(memory_bytes)
         self._disk = None if folder is None else _Disk(folder, disk_bytes)
 
+    def __deepcopy__(self, memo: dict[int, object]) -> "TensorStore":
+        """Return the store itself: copies of a module share what it keeps."""
+        return self
+
     def get(self, key: Key, name: Callable[[], str] | None = None) -> list[Tensor] | None:
         """Return an entry, or None.
 

@@ -83,9 +83,17 @@ class Journal:
         Workers finish in any order. The file is then replaced in one step, so that it does not depend on them.
         """
         ordered = list(dict.fromkeys([*names, *self.results]))
-        if ordered != self._order:
-            lines = [self.header, *(self.results[name] for name in ordered)]
-            write_atomically(self.path, lambda temporary: write_lines(temporary, lines), overwrite=True)
+        if ordered == self._order:
+            return
+        lines = [self.header, *(self.results[name] for name in ordered)]
+        replaced = self._file
+
+        def write(temporary: Path) -> None:
+            write_lines(temporary, lines)
+            self._file = open_lines(temporary)  # locked before it takes the journal's place, so the lock never lapses
+
+        write_atomically(self.path, write, overwrite=True)
+        replaced.close()
 
     def __enter__(self) -> "Journal":
         return self

@@ -85,7 +85,7 @@ def vit_s_decay() -> NamedRecipe:
         named.recipe,
         start=f"{RUNS}/vit-s/last.ckpt",
         steps=250,
-        round_steps=250,
+        round_steps=50,
         sides=(280,),
         schedule="cosine",
         warmup_steps=10,

@@ -95,6 +95,9 @@ def test_two_runs_do_not_write_one_file_at_once(tmp_path):
                     Journal(tmp_path / "j", HEADER, "image", overwrite)
             first.add(item)
         first.sort([item["image"] for item in ITEMS])
+        for overwrite in (False, True):  # products are written after the journal was sorted
+            with pytest.raises(InputError, match="another process is writing"):
+                Journal(tmp_path / "j", HEADER, "image", overwrite)
     assert write(tmp_path / "j", []) == ITEMS
 
 

@@ -127,6 +127,11 @@ def test_a_run_can_be_branched_off_from_another_ones_checkpoint(pairs, tmp_path)
     assert (tmp_path / "branch" / "model").is_dir()
 
 
+def test_a_frozen_backbones_features_can_be_cached_while_weights_are_averaged(pairs, tmp_path):
+    train(recipe("averaging=0.5", "augment=false", "cache_gigabytes=0.1"), pairs, tmp_path / "run", CPU)
+    assert list((tmp_path / "run" / "features").glob("*.safetensors"))
+
+
 @pytest.mark.parametrize("content", [b"", b"nothing of the kind", None])
 def test_a_file_that_is_no_checkpoint_is_refused(content, pairs, tmp_path):
     path = tmp_path / "some.ckpt"

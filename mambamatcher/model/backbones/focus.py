@@ -63,7 +63,9 @@ def read_focus(path: Path) -> dict[str, Tensor]:
         raise WeightsError(f"cannot read weights from {path}: {reason}") from error
     state = {key.removeprefix(_PREFIX): value for key, value in arrays.items() if key.startswith(_PREFIX)}
     for node in graph.node:
-        if node.op_type == "MatMul" and node.input[1] in arrays:
+        if node.op_type == "MatMul" and len(node.input) == 2 and node.input[1] in arrays:
+            if arrays[node.input[1]].ndim != 2:
+                raise WeightsError(f"{path} is not the graph of {FOCUS}: {node.input[1]!r} is not a matrix")
             module = node.name.removesuffix("/MatMul").strip("/").replace("/", ".")
             state[f"{module.removeprefix(_PREFIX)}.weight"] = arrays[node.input[1]].T.contiguous()
     state["embeddings.position_embeddings"] = _positions(arrays, path)
@@ -82,8 +84,8 @@ def _positions(arrays: dict[str, Tensor], path: Path) -> Tensor:
                 f"{path} is not the graph of {FOCUS}: it has no position embeddings (onnx::{operation}_…)"
             )
         found.append(arrays[name])
-    if found[0].shape[-1] != found[1].shape[-1]:
-        raise WeightsError(f"{path} is not the graph of {FOCUS}: its position embeddings differ in width")
+    if found[0].shape[0] != found[1].shape[0] or found[0].shape[2] != found[1].shape[2]:
+        raise WeightsError(f"{path} is not the graph of {FOCUS}: its position embeddings do not fit together")
     return torch.cat(found, dim=1)
 
 

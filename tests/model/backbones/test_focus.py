@@ -137,6 +137,15 @@ def widen(initialisers):
     initialisers["backbone.layernorm.bias"] = torch.zeros(49)
 
 
+def double_positions(initialisers):
+    initialisers["onnx::Concat_1"] = initialisers["onnx::Concat_1"].repeat(2, 1, 1)
+
+
+def deepen(initialisers):
+    name = next(key for key in initialisers if key.startswith("onnx::MatMul_"))
+    initialisers[name] = initialisers[name][None]
+
+
 def narrow_positions(initialisers):
     initialisers["onnx::Concat_1"] = initialisers["onnx::Concat_1"][..., :5]
 
@@ -148,7 +157,9 @@ def narrow_positions(initialisers):
         (drop("onnx::Concat_1"), "no position embeddings"),
         (drop("onnx::Reshape_2"), "no position embeddings"),
         (widen, r"'layernorm.bias' is \(49,\), expected \(48,\)"),
-        (narrow_positions, "differ in width"),
+        (double_positions, "do not fit together"),
+        (deepen, "is not a matrix"),
+        (narrow_positions, "do not fit together"),
         (dict.clear, "no position embeddings"),
     ],
 )
