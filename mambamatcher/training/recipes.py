@@ -63,7 +63,7 @@ def vit_s() -> NamedRecipe:
             group_images=6,
             sides=(224,),
             learning_rate=1e-3,
-            backbone_learning_rate=6e-5,
+            backbone_learning_rate=4e-5,
             layer_decay=0.9,
             weight_decay=0.01,
             warmup_steps=50,
