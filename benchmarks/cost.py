@@ -161,7 +161,7 @@ def measure() -> dict:
         small = next(iter(PHOTOS))
         items, table_path = read_source(Path(folder) / small).items, Path(folder) / "features.parquet"
         portable, lines = PortableMatcher(matcher), list[dict]()
-        matcher.match(references[0].picture, target, references[0].points.points)  # what only the first ones cost
+        matcher.match(references[0].loaded, target, references[0].points.points)  # what only the first ones cost
         write_features(portable, items[:1], table_path)
         propagated = share(lambda: lines.extend(propagate_each(matcher, references, images(items))))
         described = share(lambda: write_features(portable, items, table_path))

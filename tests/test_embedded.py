@@ -29,7 +29,7 @@ def rendered() -> list[Pair]:
 
 
 def matches(pair: Pair) -> np.ndarray:
-    return matcher().match(pair.source.picture, pair.target.picture, pair.points()[0]).points
+    return matcher().match(pair.source.rendered, pair.target.rendered, pair.points()[0]).points
 
 
 def test_it_fits_in_twenty_megabytes_and_needs_nothing_else():
@@ -55,7 +55,7 @@ def test_it_finds_what_an_untrained_model_does_not():
     ours = np.mean([hits(matches(pair), pair) for pair in rendered()])
     theirs = np.mean(
         [
-            hits(untrained.match(pair.source.picture, pair.target.picture, pair.points()[0]).points, pair)
+            hits(untrained.match(pair.source.rendered, pair.target.rendered, pair.points()[0]).points, pair)
             for pair in rendered()
         ]
     )

@@ -11,7 +11,7 @@ from mambamatcher.cli.engine_options import Address, Device, Engine, EngineName,
 
 
 def features(
-    pictures: Annotated[Path, typer.Argument(help="A folder, a manifest with one path per line, or Parquet.")],
+    images: Annotated[Path, typer.Argument(help="A folder, a manifest with one path per line, or Parquet.")],
     out: Annotated[Path, typer.Option(help="The folder for the results.")],
     model: Annotated[str | None, typer.Option(help="A preset's name or a saved model's folder.")] = None,
     device: Device = None,
@@ -21,7 +21,7 @@ def features(
     overwrite: Annotated[bool, typer.Option(help="Begin again instead of resuming.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of words.")] = False,
 ) -> None:
-    """Compute the features of PICTURES; the same command resumes after a stop.
+    """Compute the features of IMAGES; the same command resumes after a stop.
 
     OUT/parts gets Parquet with the columns image, width, height, shape (level, channel, h, w), features and error.
 
@@ -33,9 +33,9 @@ def features(
 
     require_parquet()  # before a model is loaded
     chosen = make_engine(engine, address, workers, device)
-    source = read_source(pictures)
+    source = read_source(images)
     done = extract_features(load_for_run(model, engine, device), source, out, chosen, overwrite)
     if as_json:
         typer.echo(json.dumps(asdict(done)))
         return
-    typer.echo(f"{done.pictures} images, {done.unreadable} of them unreadable; wrote {out / 'parts'}")
+    typer.echo(f"{done.images} images, {done.unreadable} of them unreadable; wrote {out / 'parts'}")

@@ -41,12 +41,12 @@ def match(
     from mambamatcher.io.atomic import refuse_existing
     from mambamatcher.io.images import require_file
     from mambamatcher.io.points import check_format, make_points, write_points
-    from mambamatcher.matching.result import check_picture_name
+    from mambamatcher.matching.result import check_image_name
 
     for path in (source, target):  # before the model is loaded, which takes seconds
         require_file(path)
     wanted = gather_points([parse_point(text) for text in points or []], points_file, source)
-    for result_file, check in ((out, check_picture_name), (heatmap, check_picture_name), (points_out, check_format)):
+    for result_file, check in ((out, check_image_name), (heatmap, check_image_name), (points_out, check_format)):
         if result_file is not None:
             check(result_file)
             refuse_existing(result_file, overwrite)

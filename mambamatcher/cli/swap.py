@@ -30,13 +30,13 @@ def swap(
     from mambamatcher.cli.match import load_matcher
     from mambamatcher.io.atomic import refuse_existing
     from mambamatcher.io.images import load_image
-    from mambamatcher.matching.result import check_picture_name, save_picture
+    from mambamatcher.matching.result import check_image_name, save_image
     from mambamatcher.tools.edit import object_mask, read_layer, swap_texture
     from mambamatcher.tools.flow import dense_flow
 
     for path in (out, matched_out):  # before a model is loaded
         if path is not None:
-            check_picture_name(path)
+            check_image_name(path)
             refuse_existing(path, overwrite)
     images = load_image(source), load_image(target)
     given = [
@@ -50,7 +50,7 @@ def swap(
     ]
     flow = dense_flow(matcher.prepare(*images))
     swapped, share = swap_texture(flow, *images, *masks)
-    save_picture(swapped, out, overwrite)
+    save_image(swapped, out, overwrite)
     if matched_out is not None:
-        save_picture(flow.matched(images[1].size), matched_out, overwrite)
+        save_image(flow.matched(images[1].size), matched_out, overwrite)
     typer.echo(f"wrote {out}; {100 * share:.0f} % of the target's object replaced, the rest has no match")

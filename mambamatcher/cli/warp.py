@@ -30,7 +30,7 @@ def warp(
     from mambamatcher.cli.match import load_matcher
     from mambamatcher.io.atomic import refuse_existing
     from mambamatcher.io.images import load_image
-    from mambamatcher.matching.result import check_picture_name, save_picture
+    from mambamatcher.matching.result import check_image_name, save_image
     from mambamatcher.tools.edit import read_layer, transfer_edit, transfer_mask, transfer_overlay
     from mambamatcher.tools.flow import TRUSTED, dense_flow
 
@@ -40,7 +40,7 @@ def warp(
         raise InputError(f"give one of --mask, --overlay and --edit; {len(given)} were given")
     for path in (out, matched_out):  # before a model is loaded
         if path is not None:
-            check_picture_name(path)
+            check_image_name(path)
             refuse_existing(path, overwrite)
     images = load_image(source), load_image(target)
     mode, path = given[0]
@@ -52,8 +52,8 @@ def warp(
         warped = transfer_overlay(flow, layer, images[1])
     else:
         warped = transfer_edit(flow, images[0], layer, images[1])
-    save_picture(warped, out, overwrite)
+    save_image(warped, out, overwrite)
     if matched_out is not None:
-        save_picture(flow.matched(images[1].size), matched_out, overwrite)
+        save_image(flow.matched(images[1].size), matched_out, overwrite)
     share = float((flow.trust > TRUSTED).mean())
     typer.echo(f"wrote {out}; {100 * share:.0f} % of the target has a match")

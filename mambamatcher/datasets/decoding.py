@@ -28,7 +28,7 @@ def read_image(annotated: AnnotatedImage) -> Image.Image:
     Raises:
         InputError: If it cannot be decoded, or its size is not the annotated one.
     """
-    image = load_image(annotated.path if annotated.picture is None else annotated.picture)
+    image = load_image(annotated.path if annotated.rendered is None else annotated.rendered)
     if image.size != annotated.size:
         raise InputError(
             f"{annotated.path}: the image is {image.size[0]}x{image.size[1]}, "

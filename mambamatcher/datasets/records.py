@@ -32,7 +32,7 @@ class AnnotatedImage:
         keypoints: Visible keypoints by name. Absent keypoints are not listed.
         bbox: Box of the object, `(x1, y1, x2, y2)`, if the benchmark gives one.
         flip: Whether pixels are mirrored after decoding. Keypoints and box are those of the mirrored image.
-        picture: Pixels of a rendered image, which has no file.
+        rendered: Pixels of a rendered image, which has no file.
     """
 
     path: Path
@@ -41,7 +41,7 @@ class AnnotatedImage:
     keypoints: Mapping[str, Point]
     bbox: Box | None = None
     flip: bool = False
-    picture: Image.Image | None = field(default=None, repr=False, compare=False)
+    rendered: Image.Image | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.category, str):
@@ -135,7 +135,7 @@ def fingerprint(pairs: Sequence[Pair]) -> str:
         for image in (pair.source, pair.target):
             if image.path not in seen:
                 seen.add(image.path)
-                digest.update(image.path.read_bytes() if image.picture is None else image.picture.tobytes())
+                digest.update(image.path.read_bytes() if image.rendered is None else image.rendered.tobytes())
     return digest.hexdigest()[:16]
 
 

@@ -56,5 +56,5 @@ def read_synthetic(root: Path, split: str, faults: Faults) -> RenderedPairs:
 def _image(view: "SyntheticView", name: str) -> AnnotatedImage:
     places = zip(view.keypoint_names, view.keypoints.tolist(), view.visible.tolist(), strict=True)
     keypoints = {name: (x, y) for name, (x, y), visible in places if visible}
-    picture = Image.fromarray(view.image)
-    return AnnotatedImage(Path(f"{name}.png"), view.size, view.category, keypoints, view.bbox, picture=picture)
+    rendered = Image.fromarray(view.image)
+    return AnnotatedImage(Path(f"{name}.png"), view.size, view.category, keypoints, view.bbox, rendered=rendered)

@@ -12,7 +12,7 @@ from PIL import Image, ImageOps
 from mambamatcher.errors import InputError
 from mambamatcher.evaluation.score import correct_counts
 from mambamatcher.evaluation.table import Protocol, Table
-from mambamatcher.io.atomic import write_atomically
+from mambamatcher.io.atomic import write_text_atomically
 from mambamatcher.io.images import load_image
 
 _WIDTH = 360
@@ -54,7 +54,7 @@ def write_gallery(
         "points. Green ring: ground truth. Line from ground truth to prediction: red where wrong.</p>"
         f"{''.join(figures)}</html>"
     )
-    write_atomically(path, lambda temporary: _fill(temporary, page), overwrite=True)
+    write_text_atomically(path, page, overwrite=True)
 
 
 def _figure(record: Mapping[str, Any], errors: Sequence[float], alpha: float, share: float) -> str:
@@ -95,7 +95,3 @@ def _match(truth: Sequence[float], predicted: Sequence[float] | None, correct: b
         return ring
     kind = "right" if correct else "wrong"
     return f"{ring}<line class={kind} x1='{truth[0]}' y1='{truth[1]}' x2='{predicted[0]}' y2='{predicted[1]}'/>"
-
-
-def _fill(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")

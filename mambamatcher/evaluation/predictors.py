@@ -1,12 +1,10 @@
 """Our own matcher as the evaluation sees it."""
 
 from collections.abc import Mapping
-from hashlib import sha256
 from typing import Any
 
 import numpy as np
 from PIL import Image
-from torch import nn
 
 from mambamatcher.matching.matcher import Matcher
 from mambamatcher.matching.portable import PortableMatcher
@@ -27,7 +25,7 @@ class MatcherPredictor:
         self.name = name
         self.configuration: Mapping[str, Any] = {
             **to_dict(matcher.config),
-            "weights_hash": weights_hash(matcher.model),
+            "weights_hash": matcher.runtime.weights_hash(),
         }
         self._portable = PortableMatcher(matcher, device)
 
@@ -37,12 +35,3 @@ class MatcherPredictor:
         """Match points; an annotated point that lies just outside the image is moved to its edge."""
         result = self._portable.matcher.match(source, target, np.clip(points, 0, source.size))
         return result.points, result.confidence
-
-
-def weights_hash(model: nn.Module) -> str:
-    """Return a short name for exactly these weights."""
-    digest = sha256()
-    for name, value in sorted(model.state_dict().items()):
-        digest.update(name.encode())
-        digest.update(value.detach().float().cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()[:16]

@@ -17,7 +17,7 @@ from mambamatcher.evaluation.predictions import Predictions
 from mambamatcher.evaluation.score import AVERAGES, Scores, score
 from mambamatcher.evaluation.slices import left_right, slices
 from mambamatcher.evaluation.table import Protocol, Table, make_table
-from mambamatcher.io.atomic import make_folder, write_atomically
+from mambamatcher.io.atomic import make_folder, write_text_atomically
 
 FORMAT = "mambamatcher-evaluation"
 VERSION = 1
@@ -69,7 +69,7 @@ def write_report(report: Report, folder: Path) -> tuple[Path, Path]:
     make_folder(folder)
     paths = tuple(folder / name for name in REPORTS)
     for path, text in zip(paths, (json.dumps(report), markdown(report)), strict=True):
-        _write(path, text)
+        write_text_atomically(path, text, overwrite=True)
     return paths[0], paths[1]
 
 
@@ -132,11 +132,3 @@ def _errors(table: Table, protocol: Protocol) -> dict[str, dict[str, Any]]:
 def _seconds(records: Sequence[Mapping[str, Any]]) -> float | None:
     known = [record["seconds"] for record in records if record["seconds"] is not None]
     return median(known) if known else None
-
-
-def _write(path: Path, text: str) -> None:
-    write_atomically(path, lambda temporary: _fill(temporary, text), overwrite=True)
-
-
-def _fill(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")

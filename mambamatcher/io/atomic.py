@@ -61,13 +61,23 @@ def write_atomically(path: Path, write: Callable[[Path], None], overwrite: bool 
         raise InputError(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def write_text_atomically(path: Path, text: str, overwrite: bool = False) -> None:
+def write_text_atomically(path: Path, text: str, overwrite: bool = False, errors: str = "strict") -> None:
     """Write a UTF-8 text file in one step, so that no reader ever sees a part of it.
+
+    Args:
+        path: The file.
+        text: Its content, written as it is on every system.
+        overwrite: Whether to replace an existing file.
+        errors: What to do with characters that are not UTF-8, as in file names; see `str.encode`.
 
     Raises:
         InputError: If the file exists and must not be replaced, or cannot be written.
     """
-    write_atomically(path, lambda temporary: _write_text(temporary, text), overwrite)
+
+    def write(temporary: Path) -> None:
+        temporary.write_text(text, encoding="utf-8", errors=errors, newline="")
+
+    write_atomically(path, write, overwrite)
 
 
 def open_lines(path: Path) -> FileIO:
@@ -108,10 +118,6 @@ def append_line(file: FileIO, content: Mapping[str, Any]) -> None:
         raise InputError(
             f"cannot write {file.name}: {error.strerror}; what it holds is whole, and the same command goes on there"
         ) from error
-
-
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
 
 
 def _umask() -> int:

@@ -1,4 +1,4 @@
-"""Drawing two pictures side by side with the points that correspond."""
+"""Drawing two images side by side with the points that correspond."""
 
 import colorsys
 
@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from PIL import Image, ImageDraw, ImageFont
 
-HEIGHT = 480  # of the drawn pictures
+HEIGHT = 480  # of the drawn images
 GAP = 12
 LEGEND = 28  # height of the strip that explains the colours
 SMOOTHING = 2  # drawn this many times larger, then reduced: Pillow draws without anti-aliasing
@@ -39,7 +39,7 @@ def draw_matches(
     confidence: Float[np.ndarray, " keypoint"] | None = None,
     matched: Bool[np.ndarray, " keypoint"] | None = None,
 ) -> Image.Image:
-    """Draw numbered points on both pictures, joined by lines of the same colour.
+    """Draw numbered points on both images, joined by lines of the same colour.
 
     With `confidence` the colours say it, under a legend; points that are not `matched` are hollow and have no line.
     """

@@ -8,7 +8,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 WIDTH = 320  # of one panel
 COLUMNS = 4
-STRENGTH = 0.75  # of the colour over the picture, at its brightest
+STRENGTH = 0.75  # of the colour over the image, at its brightest
 _COLD, _HOT = np.array([20.0, 20.0, 60.0]), np.array([255.0, 80.0, 0.0])
 
 
@@ -28,20 +28,20 @@ def draw_heatmaps(
     return sheet
 
 
-def overlay_heatmap(picture: Image.Image, heatmap: Float[np.ndarray, "ht wt"]) -> Image.Image:
-    """Colour a picture by a heat map of any grid, its highest value the brightest."""
+def overlay_heatmap(image: Image.Image, heatmap: Float[np.ndarray, "ht wt"]) -> Image.Image:
+    """Colour an image by a heat map of any grid, its highest value the brightest."""
     heat = Image.fromarray((heatmap / max(heatmap.max(), 1e-12)).astype(np.float32))
     # the square root keeps what is less likely visible beside the peak
-    values = np.sqrt(np.clip(np.asarray(heat.resize(picture.size, Image.Resampling.BICUBIC)), 0, 1))[..., None]
-    pixels = np.asarray(picture.convert("RGB"), dtype=np.float64)
+    values = np.sqrt(np.clip(np.asarray(heat.resize(image.size, Image.Resampling.BICUBIC)), 0, 1))[..., None]
+    pixels = np.asarray(image.convert("RGB"), dtype=np.float64)
     grey = pixels.mean(axis=2, keepdims=True)
     colour = _COLD + (_HOT - _COLD) * values
     mixed = (1 - STRENGTH * values) * (0.6 * grey + 0.4 * pixels) + STRENGTH * values * colour
     return Image.fromarray(mixed.clip(0, 255).astype(np.uint8))
 
 
-def _mark(picture: Image.Image, at: np.ndarray, label: str) -> None:
-    draw = ImageDraw.Draw(picture)
+def _mark(image: Image.Image, at: np.ndarray, label: str) -> None:
+    draw = ImageDraw.Draw(image)
     x, y = at
     for radius, colour in ((8, "black"), (7, "white")):
         draw.ellipse([x - radius, y - radius, x + radius, y + radius], outline=colour, width=2)

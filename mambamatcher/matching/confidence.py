@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from mambamatcher.errors import ConfigError, InputError
-from mambamatcher.io.atomic import write_atomically
+from mambamatcher.io.atomic import write_text_atomically
 from mambamatcher.model.config import from_dict
 from mambamatcher.model.transfer import Transfer, transfer_points
 
@@ -140,12 +140,7 @@ def separating_threshold(probability: Probability, positive: Bool[np.ndarray, " 
 
 def save_calibration(calibration: Calibration, folder: Path, overwrite: bool = False) -> None:
     """Write `calibration.json` into a model's folder."""
-    text = json.dumps(asdict(calibration), indent=2) + "\n"
-
-    def write(path: Path) -> None:
-        path.write_text(text, encoding="utf-8")
-
-    write_atomically(folder / CALIBRATION, write, overwrite)
+    write_text_atomically(folder / CALIBRATION, json.dumps(asdict(calibration), indent=2) + "\n", overwrite)
 
 
 def load_calibration(folder: Path) -> Calibration:

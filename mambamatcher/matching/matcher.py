@@ -1,5 +1,6 @@
 """The class people use: images and pixel points in, pixel points out."""
 
+import json
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from mambamatcher.matching.pair import PreparedPair
 from mambamatcher.matching.result import MatchResult, Modes
 from mambamatcher.matching.runtime import Encoded, Runtime, TorchRuntime
 from mambamatcher.model.checkpoint import EMBEDDED, find_pretrained, load_pretrained
-from mambamatcher.model.config import override
+from mambamatcher.model.config import override, to_dict
 from mambamatcher.model.geometry import unit_to_pixels
 from mambamatcher.model.mambamatcher import MambaMatcher, ModelConfig, count_parameters
 from mambamatcher.model.presets import PRESETS
@@ -165,9 +166,9 @@ class Matcher:
         Raises:
             InputError: An image cannot be read, or a point lies outside the source.
         """
-        picture = self.read(source)
-        checked = check_points(points, picture.image.size)
-        return self.prepare(picture, target).match_checked(checked, top_k)
+        loaded = self.read(source)
+        checked = check_points(points, loaded.image.size)
+        return self.prepare(loaded, target).match_checked(checked, top_k)
 
     def prepare(self, source: Readable, target: Readable) -> PreparedPair:
         """Correlate two images, to ask for points later."""
@@ -175,13 +176,13 @@ class Matcher:
 
     def match_many(self, source: Readable, targets: Iterable[Readable], points: ArrayLike) -> Iterator[MatchResult]:
         """Find the source's points in each of many targets; results come as they are ready."""
-        picture = self.read(source)
-        checked = check_points(points, picture.image.size)
+        loaded = self.read(source)
+        checked = check_points(points, loaded.image.size)
 
         def results() -> Iterator[MatchResult]:
-            encoded = self._encode(picture)  # kept here, since many targets may evict it
+            encoded = self._encode(loaded)  # kept here, since many targets may evict it
             for target in targets:
-                yield self._correlated(picture, self.read(target), encoded).match_checked(checked)
+                yield self._correlated(loaded, self.read(target), encoded).match_checked(checked)
 
         return results()
 
@@ -199,13 +200,13 @@ class Matcher:
 
     def suggest_points(self, image: Readable, count: int = 12) -> Pixels:
         """Return points spread evenly over the foreground, in the image's pixels."""
-        picture = self.read(image)
-        units = torch.from_numpy(spread_points(self.foreground(picture), count))
-        return unit_to_pixels(units, picture.image.size).numpy()
+        loaded = self.read(image)
+        units = torch.from_numpy(spread_points(self.foreground(loaded), count))
+        return unit_to_pixels(units, loaded.image.size).numpy()
 
-    def evict(self, picture: LoadedImage) -> None:
+    def evict(self, loaded: LoadedImage) -> None:
         """Drop from memory what was computed from an image."""
-        self._store.evict(picture.key)
+        self._store.evict(loaded.key)
 
     def clear_cache(self) -> None:
         """Drop all features and correlation maps from memory."""
@@ -238,16 +239,16 @@ class Matcher:
             calibration=self.calibration,
         )
 
-    def _encode(self, picture: LoadedImage) -> Encoded:
+    def _encode(self, loaded: LoadedImage) -> Encoded:
         """Return an image's encoding: from memory, from disk, or computed."""
-        key = (self.runtime.version, picture.key)
+        key = (self.runtime.version, loaded.key)
 
         def name() -> str:
-            return f"{self.runtime.fingerprint()}-{picture.key}"
+            return f"{digest(json.dumps(to_dict(self.config)), self.runtime.weights_hash())}-{loaded.key}"
 
         with self._computing:
             found = self._store.get(key, name)
             if found is None:
-                found = [self.runtime.encode(picture.pixels)]
+                found = [self.runtime.encode(loaded.pixels)]
                 self._store.put(key, found, name)
         return found[0]

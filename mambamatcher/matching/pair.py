@@ -1,4 +1,4 @@
-"""A pair of pictures that has been compared: points in, matches out, in a moment."""
+"""Two images that have been correlated: points in, matches out."""
 
 from dataclasses import dataclass, field
 

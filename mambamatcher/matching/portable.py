@@ -4,20 +4,20 @@ from mambamatcher.matching.matcher import Matcher
 
 
 class PortableMatcher:
-    """Holds a matcher; its copy in another process makes its own from the weights, on `device` if there is one.
+    """Holds a matcher; its copy in another process makes its own from the runtime, on `device` if there is one.
 
     A `Matcher` cannot be sent itself: its locks and caches belong to one process.
     """
 
     def __init__(self, matcher: Matcher, device: str | None = None) -> None:
         self._matcher: Matcher | None = matcher
-        self._model, self._calibration, self._device = matcher.model, matcher.calibration, device
+        self._runtime, self._calibration, self._device = matcher.runtime, matcher.calibration, device
 
     @property
     def matcher(self) -> Matcher:
         """The matcher of this process."""
         if self._matcher is None:
-            self._matcher = Matcher(self._model, calibration=self._calibration, device=self._device)
+            self._matcher = Matcher(self._runtime.moved(self._device), calibration=self._calibration)
         return self._matcher
 
     def __getstate__(self) -> dict[str, object]:

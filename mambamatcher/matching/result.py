@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 from PIL import Image
 
 from mambamatcher.errors import InputError
-from mambamatcher.io.atomic import write_atomically
+from mambamatcher.io.atomic import write_atomically, write_text_atomically
 from mambamatcher.io.drawing import draw_matches
 from mambamatcher.io.heatmaps import draw_heatmaps
 from mambamatcher.io.points import Pixels
@@ -55,11 +55,11 @@ class MatchResult:
 
     def save(self, path: str | PathLike[str], overwrite: bool = False) -> None:
         """Write the drawn matches as an image; the suffix of the name chooses the format."""
-        save_picture(self.draw(), path, overwrite)
+        save_image(self.draw(), path, overwrite)
 
     def save_heatmaps(self, path: str | PathLike[str], overwrite: bool = False) -> None:
         """Write one panel per point: where in the target it may lie."""
-        save_picture(draw_heatmaps(self.target, self.heatmaps, self.points), path, overwrite)
+        save_image(draw_heatmaps(self.target, self.heatmaps, self.points), path, overwrite)
 
     def to_dict(self) -> dict[str, Any]:
         """Return points, confidences and sizes as plain values."""
@@ -82,21 +82,16 @@ class MatchResult:
 
     def to_json(self, path: str | PathLike[str], overwrite: bool = False) -> None:
         """Write the matches as JSON."""
-        text = json.dumps(self.to_dict(), indent=2) + "\n"
-        write_atomically(Path(path), lambda temporary: _write_text(temporary, text), overwrite)
+        write_text_atomically(Path(path), json.dumps(self.to_dict(), indent=2) + "\n", overwrite)
 
 
-def check_picture_name(path: str | PathLike[str]) -> None:
+def check_image_name(path: str | PathLike[str]) -> None:
     """Refuse a file name whose suffix is no image format."""
     if Path(path).suffix.lower() not in Image.registered_extensions():
         raise InputError(f"cannot tell the image format of {path}; use a suffix such as .png or .jpg")
 
 
-def save_picture(picture: Image.Image, path: str | PathLike[str], overwrite: bool = False) -> None:
+def save_image(image: Image.Image, path: str | PathLike[str], overwrite: bool = False) -> None:
     """Write an image atomically."""
-    check_picture_name(path)
-    write_atomically(Path(path), lambda temporary: picture.save(temporary), overwrite)
-
-
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
+    check_image_name(path)
+    write_atomically(Path(path), lambda temporary: image.save(temporary), overwrite)

@@ -1,7 +1,7 @@
 """What `Matcher` needs of a model: the seam behind which a runtime stands."""
 
-import json
 from collections.abc import Hashable
+from hashlib import sha256
 from itertools import chain
 from typing import Protocol, runtime_checkable
 
@@ -10,9 +10,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from mambamatcher.errors import InputError
-from mambamatcher.io.tensor_store import digest
 from mambamatcher.matching.memory_guard import check_memory
-from mambamatcher.model.config import to_dict
 from mambamatcher.model.mambamatcher import MambaMatcher, ModelConfig
 
 Encoded = Float[Tensor, "1 level channel h w"]
@@ -29,8 +27,12 @@ class Runtime(Protocol):
         """A value that changes whenever the weights do; cheap to get."""
         ...
 
-    def fingerprint(self) -> str:
-        """Return a name for the weights and the configuration, the same in every process."""
+    def weights_hash(self) -> str:
+        """Return a short name for exactly these weights, the same in every process."""
+        ...
+
+    def moved(self, device: str | None) -> "Runtime":
+        """Return this runtime on another device; None leaves it where it is. A runtime can be pickled."""
         ...
 
     def encode(self, pixels: UInt8[Tensor, "3 side side"]) -> Encoded:
@@ -61,8 +63,9 @@ class TorchRuntime:
     def __init__(self, model: MambaMatcher, device: str | None = None, low_memory: bool = False) -> None:
         self.model = _moved(model, device).eval()
         self.config = model.config
+        self.low_memory = low_memory
         self.model.features.keep_transformed = not low_memory
-        self._fingerprint: tuple[Hashable, str] | None = None
+        self._hash: tuple[Hashable, str] | None = None
 
     @property
     def version(self) -> Hashable:
@@ -71,13 +74,20 @@ class TorchRuntime:
         # a tensor made in inference mode does not count its changes
         return tuple((each.data_ptr(), 0 if each.is_inference() else each._version) for each in tensors)
 
-    def fingerprint(self) -> str:
-        """Return a digest of the weights and the configuration."""
+    def weights_hash(self) -> str:
+        """Return a short digest of the weights as float32, wherever they are and however they were saved."""
         version = self.version
-        if self._fingerprint is None or self._fingerprint[0] != version:
-            settings = json.dumps(to_dict(self.config))
-            self._fingerprint = version, digest(settings, *self.model.state_dict().values())
-        return self._fingerprint[1]
+        if self._hash is None or self._hash[0] != version:
+            hasher = sha256()
+            for name, value in sorted(self.model.state_dict().items()):
+                hasher.update(name.encode())
+                hasher.update(value.detach().float().cpu().contiguous().numpy().tobytes())
+            self._hash = version, hasher.hexdigest()[:16]
+        return self._hash[1]
+
+    def moved(self, device: str | None) -> "TorchRuntime":
+        """Return a runtime of the same model on another device."""
+        return TorchRuntime(self.model, device, self.low_memory)
 
     @torch.inference_mode()
     def encode(self, pixels: UInt8[Tensor, "3 side side"]) -> Encoded:

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 
 from mambamatcher import __version__
 from mambamatcher.errors import ConfigError, WeightsError
-from mambamatcher.io.atomic import refuse_existing, write_atomically
+from mambamatcher.io.atomic import refuse_existing, write_atomically, write_text_atomically
 from mambamatcher.model.backbones.weights import check_fit, download, load_exactly, read_state_dict
 from mambamatcher.model.config import from_dict, to_dict
 from mambamatcher.model.mambamatcher import MambaMatcher, ModelConfig
@@ -47,12 +47,8 @@ def save_pretrained(
     if half:
         state = {key: value.half() if value.is_floating_point() else value for key, value in state.items()}
     write_atomically(folder / WEIGHTS, lambda path: save_file(state, path), overwrite)
-    text = json.dumps({"mambamatcher": __version__, "model": to_dict(model.config)}, indent=2)
-    write_atomically(folder / CONFIG, lambda path: _write(path, text), overwrite)
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text + "\n", encoding="utf-8")
+    text = json.dumps({"mambamatcher": __version__, "model": to_dict(model.config)}, indent=2) + "\n"
+    write_text_atomically(folder / CONFIG, text, overwrite)
 
 
 def push_to_hub(model: MambaMatcher, hub_id: str, private: bool = False) -> str:

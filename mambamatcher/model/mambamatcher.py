@@ -72,11 +72,7 @@ class MambaMatcher(nn.Module):
         super().__init__()
         self.config = config
         self.backbone = config.backbone.build()
-        if config.side % self.backbone.stride:
-            nearest = max(1, round(config.side / self.backbone.stride)) * self.backbone.stride
-            raise ConfigError(
-                f"side {config.side} does not divide into patches of {self.backbone.stride}; use {nearest}"
-            )
+        check_side(config.side, self.backbone.stride)
         levels = len(self.backbone.level_channels)
         self.features = config.features.build(self.backbone.channels, levels)
         if config.mirror and self.features.pairwise:
@@ -188,6 +184,13 @@ def _checked(
         worst = points.detach().abs().max().item()
         raise InputError(f"points must lie in the unit frame [-1, 1], got a coordinate with absolute value {worst:.3g}")
     return points
+
+
+def check_side(side: int, stride: int) -> None:
+    """Refuse an image side that a backbone of this stride cannot divide into patches."""
+    if side % stride:
+        nearest = max(1, round(side / stride)) * stride
+        raise ConfigError(f"side {side} does not divide into patches of {stride}; use {nearest}")
 
 
 def count_parameters(module: nn.Module) -> int:

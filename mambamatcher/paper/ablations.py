@@ -22,8 +22,9 @@ from mambamatcher.model.config import to_dict
 from mambamatcher.paper.initialisation import write_initial_model
 from mambamatcher.paper.trained_rows import Base, TrainedRow
 from mambamatcher.training.data_module import TrainingPairs
+from mambamatcher.training.folder import RECIPE
 from mambamatcher.training.recipe import Recipe
-from mambamatcher.training.run import RECIPE, Hardware, train
+from mambamatcher.training.run import Hardware, train
 
 ALPHAS = (0.05, 0.10, 0.15)
 VALIDATION_PAIRS = 20  # only to see in the log that a row learns; no weights are selected by it

@@ -1,1 +1,1 @@
-"""Tools for one's own pictures, on top of `Matcher`: each is a few functions that the command line calls."""
+"""Tools for one's own images, on top of `Matcher`: each is a few functions that the command line calls."""

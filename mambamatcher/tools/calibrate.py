@@ -15,7 +15,7 @@ from mambamatcher.datasets.decoding import read_image
 from mambamatcher.datasets.records import Pair
 from mambamatcher.errors import InputError
 from mambamatcher.evaluation.pck import Targets, relative_errors
-from mambamatcher.io.atomic import refuse_existing, write_atomically
+from mambamatcher.io.atomic import refuse_existing, write_atomically, write_text_atomically
 from mambamatcher.jobs.progress import track
 from mambamatcher.matching.confidence import (
     CALIBRATION,
@@ -165,8 +165,7 @@ def calibrate(
         folder / RELIABILITY, lambda path: draw_reliability(path, probability, examples.correct), overwrite
     )
     write_atomically(folder / RISK, lambda path: draw_risk(path, probability, examples.correct), overwrite)
-    text = json.dumps(report, indent=2) + "\n"
-    write_atomically(folder / REPORT, lambda path: _write(path, text), overwrite)
+    write_text_atomically(folder / REPORT, json.dumps(report, indent=2) + "\n", overwrite)
     save_calibration(calibration, folder, overwrite)  # last, so that a folder with a calibration is complete
     return report
 
@@ -214,7 +213,3 @@ def _axes(path: Path, x: str, y: str) -> Iterator[Any]:
     axes.set(xlabel=x, ylabel=y)
     yield axes
     figure.savefig(path, dpi=120)
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")

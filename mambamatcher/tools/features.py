@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from mambamatcher.errors import InputError
-from mambamatcher.evaluation.predictors import weights_hash
 from mambamatcher.jobs.engines import LOCAL, Engine
 from mambamatcher.jobs.job import run
 from mambamatcher.jobs.shards import shard_job
@@ -24,7 +23,7 @@ from mambamatcher.model.config import to_dict
 class FeatureSummary:
     """How an extraction of features ended."""
 
-    pictures: int
+    images: int
     unreadable: int
 
 
@@ -45,7 +44,7 @@ def extract_features(
     """
     require_parquet()
     header = {
-        "model": {**to_dict(matcher.config), "weights": weights_hash(matcher.model)},
+        "model": {**to_dict(matcher.config), "weights": matcher.runtime.weights_hash()},
         "source": str(source.origin),
     }
     write = partial(write_features, PortableMatcher(matcher, engine.device))
@@ -85,13 +84,13 @@ def write_features(portable: PortableMatcher, items: Sequence[Item], path: Path)
 
 
 def _rows(matcher: Matcher, items: Sequence[Item]) -> Iterator[dict[str, Any]]:
-    for name, picture in read_each(matcher.read, images(items)):
-        if isinstance(picture, InputError):
-            yield {"image": _utf8(name), "error": _utf8(str(picture))}
+    for name, loaded in read_each(matcher.read, images(items)):
+        if isinstance(loaded, InputError):
+            yield {"image": _utf8(name), "error": _utf8(str(loaded))}
             continue
-        features = matcher.encode(picture)[0].cpu().numpy().astype(np.float32)
-        matcher.evict(picture)
-        width, height = picture.image.size
+        features = matcher.encode(loaded)[0].cpu().numpy().astype(np.float32)
+        matcher.evict(loaded)
+        width, height = loaded.image.size
         yield {
             "image": _utf8(name),
             "width": width,
@@ -107,4 +106,4 @@ def _utf8(text: str) -> str:
 
 
 def _summarise(counts: Counter[str]) -> FeatureSummary:
-    return FeatureSummary(pictures=counts["images"], unreadable=counts["unreadable"])
+    return FeatureSummary(images=counts["images"], unreadable=counts["unreadable"])

@@ -15,7 +15,6 @@ from jaxtyping import Bool, Float
 
 from mambamatcher.datasets.faults import check_kind, check_number, check_numbers, naming
 from mambamatcher.errors import InputError
-from mambamatcher.evaluation.predictors import weights_hash
 from mambamatcher.io.images import ImageLike
 from mambamatcher.io.points import (
     ABSENT,
@@ -47,7 +46,7 @@ AGREEMENT = 0.05  # of the target's longer side: how near to each other the answ
 class Reference:
     """An annotated image, read once, with its visible points."""
 
-    picture: LoadedImage
+    loaded: LoadedImage
     points: PointSet
 
 
@@ -84,16 +83,16 @@ def read_references(matcher: Matcher, sources: Sequence[Path], points_file: Path
     """
     if len(sources) > 1 and None in read_annotations(points_file):
         raise InputError(
-            f"{points_file} does not say which picture its points are on, but {len(sources)} are given; use COCO, "
+            f"{points_file} does not say which image its points are on, but {len(sources)} are given; use COCO, "
             "a CSV with a column 'image', or JSON with 'images'"
         )
     references = []
     for source in sources:
-        picture, points = matcher.read(source), read_points(points_file, source).visible()
+        loaded, points = matcher.read(source), read_points(points_file, source).visible()
         if not len(points.names):
             raise InputError(f"{points_file} has no visible point for {source.name}")
-        check_points(points.points, picture.image.size)
-        references.append(Reference(picture, points))
+        check_points(points.points, loaded.image.size)
+        references.append(Reference(loaded, points))
     return references
 
 
@@ -146,17 +145,15 @@ def propagate(
 
 def propagate_to(matcher: Matcher, references: Sequence[Reference], target: Readable) -> TransferredPoints:
     """Match every reference with one target and combine their answers, point by point."""
-    picture = matcher.read(target)
+    loaded = matcher.read(target)
     names = tuple(dict.fromkeys(name for reference in references for name in reference.points.names))
     answers: dict[str, list[tuple[Float[np.ndarray, 2], float]]] = {name: [] for name in names}
     for reference in references:
-        result = matcher.match(reference.picture, picture, reference.points.points)
+        result = matcher.match(reference.loaded, loaded, reference.points.points)
         for name, point, confidence in zip(reference.points.names, result.points, result.confidence, strict=True):
             answers[name].append((point, float(confidence)))
     combined = [
-        combine_answers(
-            np.stack([point for point, _ in each]), np.array([sure for _, sure in each]), picture.image.size
-        )
+        combine_answers(np.stack([point for point, _ in each]), np.array([sure for _, sure in each]), loaded.image.size)
         for each in answers.values()
     ]
     confidence = np.array([sure for _, sure in combined])
@@ -165,7 +162,7 @@ def propagate_to(matcher: Matcher, references: Sequence[Reference], target: Read
         points=np.stack([point for point, _ in combined]),
         confidence=confidence,
         matched=confidence >= matcher.calibration.threshold,
-        size=picture.image.size,
+        size=loaded.image.size,
     )
 
 
@@ -191,27 +188,27 @@ def propagate_each(
     matcher: Matcher, references: Sequence[Reference], targets: Iterable[tuple[str, ImageLike]]
 ) -> Iterator[Result]:
     """Yield the result of each named target, in order; what was computed for a target is then evicted."""
-    for name, picture in read_each(matcher.read, targets):
-        if isinstance(picture, InputError):
-            yield {"image": name, "error": str(picture)}
+    for name, loaded in read_each(matcher.read, targets):
+        if isinstance(loaded, InputError):
+            yield {"image": name, "error": str(loaded)}
             continue
-        found = propagate_to(matcher, references, picture)
+        found = propagate_to(matcher, references, loaded)
         columns = (found.names, found.points.tolist(), found.confidence.tolist(), found.matched.tolist())
         points = [
             {"name": each, "x": round(x, 3), "y": round(y, 3), "confidence": round(confidence, 4), "matched": matched}
             for each, (x, y), confidence, matched in zip(*columns, strict=True)
         ]
         yield {"image": name, "size": list(found.size), "points": points}
-        matcher.evict(picture)
+        matcher.evict(loaded)
 
 
 def describe_run(matcher: Matcher, references: Sequence[Reference], targets: Path) -> dict[str, Any]:
     """Return what the results depend on, in the words of the message if a later run differs."""
     return {
-        "model": {**to_dict(matcher.config), "weights": weights_hash(matcher.model)},
+        "model": {**to_dict(matcher.config), "weights": matcher.runtime.weights_hash()},
         "calibration": to_dict(matcher.calibration),
         "set of references": [
-            {"picture": each.picture.key, "names": each.points.names, "points": each.points.points.tolist()}
+            {"image": each.loaded.key, "names": each.points.names, "points": each.points.points.tolist()}
             for each in references
         ],
         "folder of targets": str(targets),

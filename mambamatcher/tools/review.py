@@ -10,7 +10,7 @@ from typing import Any
 from PIL import Image
 
 from mambamatcher.errors import InputError
-from mambamatcher.io.atomic import write_atomically
+from mambamatcher.io.atomic import write_text_atomically
 from mambamatcher.io.drawing import confidence_colour
 from mambamatcher.io.images import ImageLike, load_image
 
@@ -53,11 +53,7 @@ def write_review(path: Path, find: Find, lines: Sequence[Mapping[str, Any]]) -> 
         "Hover over a point for its name.</p>"
         f"<main>{''.join(_figure(thumbnails, line) for line in worst)}</main></html>"
     )
-
-    def write(temporary: Path) -> None:
-        temporary.write_text(page, encoding="utf-8", errors="replace")  # file names need not be UTF-8
-
-    write_atomically(path, write, overwrite=True)
+    write_text_atomically(path, page, overwrite=True, errors="replace")  # file names need not be UTF-8
 
 
 def _figure(thumbnails: Mapping[str, str], line: Mapping[str, Any]) -> str:

@@ -96,8 +96,8 @@ class VismatchMatcher(nn.Module):
             img = img[0]
         return self.matcher.read(img)
 
-    def _positions(self, picture: LoadedImage) -> tuple[Points, Float[np.ndarray, "point channel"]]:
-        features = self.matcher.encode(picture)
-        points = unit_to_pixels(grid_centres((features.shape[3], features.shape[4])), picture.image.size)
+    def _positions(self, loaded: LoadedImage) -> tuple[Points, Float[np.ndarray, "point channel"]]:
+        features = self.matcher.encode(loaded)
+        points = unit_to_pixels(grid_centres((features.shape[3], features.shape[4])), loaded.image.size)
         described = rearrange(features, "1 level c h w -> (h w) (level c)")
         return points.numpy(), torch.nn.functional.normalize(described.float(), dim=1).cpu().numpy()

@@ -20,9 +20,8 @@ from mambamatcher.io.drawing import draw_matches
 from mambamatcher.io.images import to_bytes
 from mambamatcher.model.geometry import unit_to_pixels
 from mambamatcher.model.transfer import read_out
+from mambamatcher.training.folder import BEST, LAST
 from mambamatcher.training.module import VALIDATION_PCK, TrainingError, TrainingModule
-
-LAST, BEST = "last.ckpt", "best.ckpt"
 
 
 class Epochs(Callback):
@@ -130,8 +129,8 @@ class TensorBoardImages(Callback):
             return
         for number in range(self.count):
             matches, heat = draw_sample(pl_module, self.dataset[number])
-            for name, picture in (("matches", matches), ("heat", heat)):
-                boards[0].experiment.add_image(f"{name}/{number}", picture, trainer.global_step)
+            for name, image in (("matches", matches), ("heat", heat)):
+                boards[0].experiment.add_image(f"{name}/{number}", image, trainer.global_step)
 
 
 def draw_sample(
@@ -145,14 +144,14 @@ def draw_sample(
         found, _, heatmaps = read_out(refined, batch.source_points, module.recipe.model.transfer)
     side = sample.source_image.shape[-1]
     points = [unit_to_pixels(p.cpu(), (side, side)).double().numpy() for p in (sample.source_points, found[0])]
-    drawn = draw_matches(_picture(sample.source_image), _picture(sample.target_image), *points)
+    drawn = draw_matches(_pil_image(sample.source_image), _pil_image(sample.target_image), *points)
     glow = torch.nn.functional.interpolate(heatmaps[:, :1], (side, side), mode="bilinear")[0].cpu()
     return _tensor(drawn), 0.4 * sample.target_image + 0.6 * glow / glow.amax().clamp_min(1e-12)
 
 
-def _picture(image: Float[Tensor, "3 side side"]) -> Image.Image:
+def _pil_image(image: Float[Tensor, "3 side side"]) -> Image.Image:
     return Image.fromarray((255 * image).byte().permute(1, 2, 0).cpu().numpy())
 
 
-def _tensor(picture: Image.Image) -> Float[Tensor, "3 height width"]:
-    return to_bytes(picture).float() / 255.0
+def _tensor(image: Image.Image) -> Float[Tensor, "3 height width"]:
+    return to_bytes(image).float() / 255.0

@@ -50,6 +50,11 @@ def checkpoint_weights(path: Path) -> StateDict:
     state = saved.get("state_dict") if isinstance(saved, dict) else None
     if not isinstance(state, dict):
         raise WeightsError(f"{path} is not a checkpoint of training: it has no state_dict")
+    return model_weights(state)
+
+
+def model_weights(state: StateDict) -> StateDict:
+    """Return the weights of the model among those of a training module."""
     return {key.removeprefix("model."): value for key, value in state.items() if key.startswith("model.")}
 
 

@@ -26,11 +26,11 @@ from mambamatcher.jobs.journal import write_lines
 from mambamatcher.jobs.shards import shard_job
 from mambamatcher.jobs.source import Item, Source, images, read_source
 from mambamatcher.model.config import to_dict
+from mambamatcher.model.mambamatcher import MambaMatcher
 from mambamatcher.model.presets import tiny
 from mambamatcher.tools.propagate import check_results, write_formats
-from mambamatcher.training.callbacks import LAST
+from mambamatcher.training.folder import BEST, LAST, RECIPE, find_run
 from mambamatcher.training.recipe import Recipe
-from mambamatcher.training.run import RECIPE, find_run
 from tests.fuzz.checkpoints import pickled
 from tests.fuzz.damage import Rng, damaged_bytes, damaged_json, pick
 
@@ -189,9 +189,16 @@ def shards(rng: Rng, folder: Path) -> Action:
 
 
 @cache
+def _model() -> MambaMatcher:
+    return MambaMatcher(tiny())
+
+
+@cache
 def _checkpoint() -> bytes:
     content = io.BytesIO()
-    torch.save({"state_dict": {"weight": torch.zeros(3)}, "loops": {}, "global_step": 4}, content)
+    weights = {f"model.{key}": value for key, value in _model().state_dict().items()}
+    rest = {key: {} for key in ("loops", "optimizer_states", "lr_schedulers", "callbacks", "epoch")}
+    torch.save({"state_dict": weights, "global_step": 4, **rest}, content)
     return content.getvalue()
 
 
@@ -205,10 +212,11 @@ def training(rng: Rng, folder: Path) -> Action:
         checkpoint = damaged_bytes(rng, checkpoint) if way == 1 else pickled(rng, canary)
     (folder / RECIPE).write_text(text, encoding="utf-8", errors="surrogateescape")
     (folder / LAST).write_bytes(checkpoint)
+    (folder / BEST).write_bytes(_checkpoint())
 
     def resume() -> None:
         try:
-            assert find_run(folder, recipe) == folder / LAST
+            assert find_run(folder, recipe, _model()) == folder / LAST
         finally:
             assert not canary.exists(), "code of a checkpoint was run"
 

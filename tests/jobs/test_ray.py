@@ -89,7 +89,7 @@ def test_features_are_those_of_the_local_engine_whatever_folder_the_workers_run_
     extract_features(matcher, source, tmp_path / "local")
     monkeypatch.chdir(tmp_path)  # the workers stay where the cluster was started
     done = extract_features(matcher, source, Path("ray"), RayEngine(workers=2))
-    assert (done.pictures, done.unreadable) == (8, 1)
+    assert (done.images, done.unreadable) == (8, 1)
     there, here = (pq.read_table(tmp_path / name / "parts").to_pydict() for name in ("ray", "local"))
     for theirs, ours in zip(there.pop("features"), here.pop("features"), strict=True):
         np.testing.assert_allclose(theirs or [], ours or [], rtol=1e-4, atol=1e-6)  # one thread against several

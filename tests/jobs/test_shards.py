@@ -148,7 +148,7 @@ def test_features_are_those_of_the_matcher_and_a_second_run_computes_none(matche
     parquet = pytest.importorskip("pyarrow.parquet", reason="the scale extra is not installed")
     source = read_source(work / "targets")
     done = extract_features(matcher, source, tmp_path)
-    assert (done.pictures, done.unreadable) == (8, 1)
+    assert (done.images, done.unreadable) == (8, 1)
     rows = {row["image"]: row for row in parquet.read_table(tmp_path / "parts").to_pylist()}
     assert sorted(rows) == list_targets(work / "targets")
     assert rows.pop("broken.jpg")["error"]

@@ -1,4 +1,8 @@
 import json
+import os
+import zipfile
+from dataclasses import replace
+from shutil import copytree
 
 import pytest
 import torch
@@ -6,10 +10,12 @@ import torch
 from mambamatcher import Matcher, presets
 from mambamatcher.datasets.benchmarks import read_pairs
 from mambamatcher.errors import ConfigError, InputError, WeightsError
+from mambamatcher.io.atomic import open_lines
 from mambamatcher.model.config import override
 from mambamatcher.model.mambamatcher import MambaMatcher
-from mambamatcher.training.callbacks import LAST
+from mambamatcher.training import folder
 from mambamatcher.training.data_module import TrainingPairs
+from mambamatcher.training.folder import BEST, LAST, LOCK, MODEL, RECIPE, find_run
 from mambamatcher.training.module import TrainingError, TrainingModule
 from mambamatcher.training.recipe import Recipe
 from mambamatcher.training.run import Hardware, train
@@ -67,6 +73,100 @@ def test_a_folder_is_not_used_twice_and_another_recipe_does_not_continue_it(pair
     with pytest.raises(InputError, match="no run to resume"):
         train(recipe(), pairs, tmp_path / "other", CPU, resume=True)
     assert (tmp_path / "run" / LAST).read_bytes() == before
+
+
+@pytest.mark.parametrize("name", [LAST, BEST, MODEL])
+def test_files_that_are_not_of_the_run_are_not_replaced(name, pairs, tmp_path):
+    foreign = tmp_path / "run" / name
+    foreign.parent.mkdir()
+    foreign.write_text("mine")
+    with pytest.raises(InputError, match=f"{name} exists already"):
+        train(recipe(), pairs, tmp_path / "run", CPU)
+    assert foreign.read_text() == "mine"
+    assert not (tmp_path / "run" / RECIPE).exists()
+
+
+def test_two_processes_do_not_train_in_one_folder(pairs, tmp_path, monkeypatch):
+    train(recipe(), pairs, tmp_path / "run", CPU)
+    before = (tmp_path / "run" / LAST).read_bytes()
+    monkeypatch.setattr(folder, "ORPHAN_SECONDS", 0.0)
+    with open_lines(tmp_path / "run" / LOCK), pytest.raises(InputError, match="another process"):
+        train(recipe(), pairs, tmp_path / "run", CPU, resume=True)
+    assert (tmp_path / "run" / LAST).read_bytes() == before
+
+
+@pytest.fixture(scope="module")
+def finished(pairs, tmp_path_factory):
+    path = tmp_path_factory.mktemp("finished") / "run"
+    train(recipe("averaging=0.5"), pairs, path, CPU)
+    return path
+
+
+def resume(finished, path, damage):
+    copytree(finished, path)
+    damage(path)
+    find_run(path, recipe("averaging=0.5"), MambaMatcher(presets.tiny()))
+
+
+def test_an_intact_run_can_be_resumed(finished, tmp_path):
+    resume(finished, tmp_path / "run", lambda run: None)
+
+
+def test_a_checkpoint_with_a_flipped_bit_is_not_resumed(finished, tmp_path):
+    def flip(run):
+        content = bytearray((run / LAST).read_bytes())
+        largest = max(zipfile.ZipFile(run / LAST).infolist(), key=lambda each: each.file_size)
+        content[largest.header_offset + largest.file_size // 2] ^= 1
+        (run / LAST).write_bytes(content)
+
+    with pytest.raises(InputError, match=r"last\.ckpt is damaged"):
+        resume(finished, tmp_path / "run", flip)
+
+
+def test_a_truncated_checkpoint_is_not_resumed(finished, tmp_path):
+    with pytest.raises(WeightsError, match=r"last\.ckpt"):
+        resume(finished, tmp_path / "run", lambda run: os.truncate(run / LAST, 10_000))
+
+
+@pytest.mark.parametrize("part", ["optimizer_states", "callbacks", "current_model_state"])
+def test_a_checkpoint_without_one_of_its_parts_is_not_resumed(part, finished, tmp_path):
+    def drop(run):
+        saved = torch.load(run / LAST, weights_only=True)
+        del saved[part]
+        torch.save(saved, run / LAST)
+
+    with pytest.raises(InputError, match=f"it has no {part}"):
+        resume(finished, tmp_path / "run", drop)
+
+
+def test_a_checkpoint_of_another_architecture_is_not_resumed(finished, tmp_path):
+    def narrow(run):
+        saved = torch.load(run / LAST, weights_only=True)
+        saved["state_dict"]["model.correlation.project.weight"] = torch.zeros(1, 3)
+        torch.save(saved, run / LAST)
+
+    with pytest.raises(WeightsError, match=r"made for another model: 'correlation\.project\.weight'"):
+        resume(finished, tmp_path / "run", narrow)
+
+
+def test_a_removed_best_checkpoint_is_named(finished, tmp_path):
+    with pytest.raises(InputError, match=r"best\.ckpt was removed"):
+        resume(finished, tmp_path / "run", lambda run: (run / BEST).unlink())
+
+
+def test_sides_that_the_backbone_cannot_divide_are_refused_before_anything_is_written(pairs, tmp_path):
+    with pytest.raises(ConfigError, match="side 90 does not divide into patches of 14; use 84"):
+        train(recipe("sides=[84, 90]"), pairs, tmp_path / "run", CPU)
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_image_lost_during_training_is_one_sentence(pairs, tmp_path):
+    lost = tmp_path / "lost.png"
+    gone = [replace(pair, source=replace(pair.source, path=lost)) for pair in pairs.train]
+    with pytest.raises(InputError) as caught:
+        train(recipe("workers=1"), replace(pairs, train=gone), tmp_path / "run", CPU)
+    assert str(lost) in str(caught.value)
+    assert "Traceback" not in str(caught.value)
 
 
 def test_a_nan_loss_stops_the_run_and_what_was_saved_stays_usable(pairs, tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 
 from mambamatcher.errors import InputError
-from mambamatcher.io.atomic import write_atomically
+from mambamatcher.io.atomic import write_text_atomically
 from mambamatcher.io.points.coco_format import from_coco, to_coco
 from mambamatcher.io.points.csv_format import from_csv, to_csv
 from mambamatcher.io.points.json_format import from_json, to_json
@@ -95,9 +95,5 @@ def write_points(path: str | PathLike[str], annotations: Mapping[str, PointSet],
         text = to_csv(annotations)
     else:
         text = json.dumps(to_json(annotations), indent=1) + "\n"
-
-    def write(temporary: Path) -> None:
-        # file names that are not UTF-8 are written as the bytes they are
-        temporary.write_text(text, encoding="utf-8", errors="surrogateescape", newline="")
-
-    write_atomically(path, write, overwrite)
+    # file names that are not UTF-8 are written as the bytes they are
+    write_text_atomically(path, text, overwrite, errors="surrogateescape")

@@ -3,6 +3,8 @@
 import pickle
 import re
 import struct
+import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +33,8 @@ _UNREADABLE = (
     ArithmeticError,
     MemoryError,
     struct.error,
+    zipfile.BadZipFile,
+    zlib.error,
 )
 
 StateDict = dict[str, Tensor]
