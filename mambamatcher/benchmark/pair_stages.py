@@ -16,11 +16,9 @@ from mambamatcher.benchmark.measurement import Circumstances, circumstances, mea
 from mambamatcher.errors import InputError
 from mambamatcher.model.checkpoint import save_pretrained
 from mambamatcher.model.correlation import correlation_map
-from mambamatcher.model.features.conv import ConvAggregator
 from mambamatcher.model.mambamatcher import MambaMatcher, ModelConfig
 from mambamatcher.model.presets import PRESETS
 from mambamatcher.model.transfer import transfer_points
-from mambamatcher.ops.winograd import best_tile, tiles_of
 
 WHOLE = "whole pair"
 LARGEST_STRAIGHTFORWARD = 420  # its scan takes minutes beyond this
@@ -101,12 +99,10 @@ def operations(config: ModelConfig) -> dict[str, int]:
     counted = {stage.name: stage.flops for stage in stages(config)}
     with torch.device("meta"):
         model = MambaMatcher(replace(config, backbone=replace(config.backbone, weights="random")))
-    if isinstance(model.features, ConvAggregator) and model.features.pays:
-        grid = (config.side // model.backbone.stride,) * 2
-        tile = best_tile(grid)
-        maps = 2 * len(model.backbone.level_channels)
-        products = (tile + 2) ** 2 * tiles_of(grid, tile) * maps
-        counted["features"] = 2 * products * (model.features.widen.weight[..., 0, 0].numel() * 2)
+    grid = (config.side // model.backbone.stride,) * 2
+    products = model.features.winograd_products(grid, maps=2 * len(model.backbone.level_channels))
+    if products is not None:
+        counted["features"] = 2 * products
     return {
         "backbone": counted["backbone"],
         "features": counted["features"],

@@ -21,9 +21,9 @@ from mambamatcher.evaluation.predictions import (
 )
 from mambamatcher.evaluation.report import REPORTS, Report, make_report, write_report
 from mambamatcher.evaluation.table import Protocol, make_table
+from mambamatcher.io.atomic import make_folder, refuse_existing
 from mambamatcher.jobs.engines import LOCAL, Engine
 from mambamatcher.jobs.job import Job, run
-from mambamatcher.jobs.shards import line_shards
 
 PREDICTIONS, GALLERY = "predictions.jsonl", "worst.html"
 
@@ -61,7 +61,6 @@ def evaluate(predictor: Predictor, request: Request, engine: Engine = LOCAL) -> 
 def evaluation_job(predictor: Predictor, pairs: Sequence[Pair], header: Header, request: Request) -> Job[Report]:
     """Return the job that predicts pairs into the file of predictions and reports on it."""
     path = request.output / PREDICTIONS
-    reports = [request.output / name for name in (*REPORTS, GALLERY)]
     return Job(
         label=f"{header.dataset} {header.split}",
         inputs=pairs[: request.limit],
@@ -71,13 +70,20 @@ def evaluation_job(predictor: Predictor, pairs: Sequence[Pair], header: Header, 
         work=partial(predict_each, predictor),
         # what is scored is what was saved
         finish=lambda _: _report(read_predictions(path), request),
-        products=[*reports, *line_shards(request.output)],
+        products=_reports(request),
         check=partial(check_records, path),
     )
 
 
 def rescore(path: Path, request: Request) -> Report:
-    """Score saved predictions again, or predictions made elsewhere, which are joined with the benchmark by pair."""
+    """Score saved predictions again, or predictions made elsewhere, which are joined with the benchmark by pair.
+
+    Raises:
+        InputError: The predictions cannot be used, or there are reports already and overwriting was not requested.
+    """
+    make_folder(request.output)
+    for report in _reports(request):
+        refuse_existing(report, request.overwrite)
     lines = read_bare_predictions(path)
     if lines is None:
         saved = read_predictions(path)
@@ -88,6 +94,10 @@ def rescore(path: Path, request: Request) -> Report:
     reading = _read(request)
     header = _header(path.stem, {}, reading, request)
     return _report(Predictions(header, complete(lines, reading.pairs[: request.limit])), request)
+
+
+def _reports(request: Request) -> list[Path]:
+    return [request.output / name for name in (*REPORTS, GALLERY)]
 
 
 def _read(request: Request) -> Reading:

@@ -116,7 +116,7 @@ def append_line(file: FileIO, content: Mapping[str, Any]) -> None:
             left = left[file.write(left) :]
     except OSError as error:
         raise InputError(
-            f"cannot write {file.name}: {error.strerror}; what it holds is whole, and the same command goes on there"
+            f"cannot write {file.name}: {error.strerror}; what was written is complete, and the same command resumes there"
         ) from error
 
 

@@ -73,7 +73,7 @@ class Journal:
         self._order.append(result[self.key])
 
     def drop(self, names: Iterable[str]) -> None:
-        """Forget results that no longer count; their lines go when the journal is sorted."""
+        """Drop results that no longer count; their lines go when the journal is sorted."""
         for name in names:
             del self.results[name]
 

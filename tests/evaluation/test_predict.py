@@ -162,10 +162,28 @@ def test_saved_predictions_are_scored_again_without_the_data(root, request_):
     assert again["scores"][0]["values"][0]["value"] == 1.0
 
 
+def test_scoring_again_replaces_no_report_unless_asked(request_):
+    evaluate(Offset((1.0, 0.0)), request_)
+    before = (request_.output / "report.json").read_bytes()
+    again = replace(request_, alphas=(0.1, 0.3))
+    with pytest.raises(InputError, match=r"report\.json exists already"):
+        rescore(request_.output / PREDICTIONS, again)
+    assert (request_.output / "report.json").read_bytes() == before
+    assert rescore(request_.output / PREDICTIONS, replace(again, overwrite=True))["alphas"] == [0.1, 0.3]
+
+
+def test_overwriting_an_evaluation_leaves_the_shards_of_another_job_alone(request_):
+    shard = request_.output / "parts" / "part-000000.jsonl"
+    shard.parent.mkdir(parents=True)
+    shard.write_text("{}")
+    evaluate(Offset(), replace(request_, overwrite=True))
+    assert shard.read_text() == "{}"
+
+
 def test_saved_predictions_are_not_taken_for_those_of_another_split(request_):
     evaluate(Offset(), request_)
     with pytest.raises(InputError, match="for spair test, not for spair val"):
-        rescore(request_.output / PREDICTIONS, replace(request_, split="val"))
+        rescore(request_.output / PREDICTIONS, replace(request_, split="val", output=request_.output / "again"))
 
 
 def test_pairs_that_cannot_be_told_apart_are_refused(pairs, request_):

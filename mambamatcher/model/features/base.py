@@ -41,6 +41,15 @@ class FeatureAggregator(nn.Module, ABC):
         """Refine the features of both images."""
         return self.per_pair(self.per_image(source), self.per_image(target))
 
+    def winograd_products(self, grid: tuple[int, int], maps: int) -> int | None:
+        """Count the multiplications by Winograd's algorithm, where the aggregator uses it.
+
+        Args:
+            grid: Height and width of the feature maps.
+            maps: Number of feature maps: images times levels.
+        """
+        return None
+
     def working_bytes(self, grid: tuple[int, int], maps: int) -> int:
         """Estimate the temporary memory of one call, in bytes, besides its input and output.
 

@@ -11,7 +11,16 @@ from torch import Tensor, nn
 from mambamatcher.errors import ConfigError
 from mambamatcher.model.features.base import FEATURE_AGGREGATIONS, FeatureConfig, Features, PerImageAggregator
 from mambamatcher.model.layers.execution import may_use_cpu_kernels
-from mambamatcher.ops.winograd import HiddenSlice, Maps, Weights, best_tile, convolve_twice, fits, working_bytes
+from mambamatcher.ops.winograd import (
+    HiddenSlice,
+    Maps,
+    Weights,
+    best_tile,
+    convolve_twice,
+    fits,
+    tiles_of,
+    working_bytes,
+)
 
 LEAST_CHANNELS = 64  # with fewer, transforming the tiles costs more time than Winograd's algorithm saves
 
@@ -57,6 +66,14 @@ class ConvAggregator(PerImageAggregator):
     def pays(self) -> bool:
         """Whether Winograd's algorithm supports these convolutions and is faster than direct convolution."""
         return min(self.widen.weight.shape[:2]) >= LEAST_CHANNELS and fits(self.widen.weight)
+
+    def winograd_products(self, grid: tuple[int, int], maps: int) -> int | None:
+        """Count the multiplications of both convolutions in the Winograd domain."""
+        if not self.pays:
+            return None
+        tile = best_tile(grid)
+        channels = self.widen.weight[..., 0, 0].numel() + self.narrow.weight[..., 0, 0].numel()
+        return (tile + 2) ** 2 * tiles_of(grid, tile) * maps * channels
 
     def working_bytes(self, grid: tuple[int, int], maps: int) -> int:
         """Estimate the size of the hidden maps or, with Winograd's algorithm, of the transformed tiles of one slice."""
