@@ -116,7 +116,7 @@ def append_line(file: FileIO, content: Mapping[str, Any]) -> None:
             left = left[file.write(left) :]
     except OSError as error:
         raise InputError(
-            f"cannot write {file.name}: {error.strerror}; what was written is complete, and the same command resumes there"
+            f"cannot write {file.name}: {error.strerror}; what is there is complete, and the same command resumes it"
         ) from error
 
 

@@ -43,7 +43,7 @@ class Job(Generic[Outcome]):
     work: Work
     finish: Callable[[list[Result]], Outcome]
     products: Sequence[Path] = ()
-    check: Callable[[Iterable[Result]], Iterable[Result]] = iter
+    check: Callable[[Sequence[Result]], Iterable[Result]] = iter
     largest_shard: int = LARGEST_SHARD
 
 

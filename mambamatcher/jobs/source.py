@@ -3,12 +3,14 @@
 Parquet has a column `path`. Where it also has a column `bytes`, that is the image file, and the path only its name.
 """
 
+import logging
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import blake2b
 from itertools import accumulate, islice, pairwise
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,6 +19,8 @@ from PIL import Image
 
 from mambamatcher.errors import BackendError, InputError
 from mambamatcher.io.images import ImageLike
+
+logger = logging.getLogger(__name__)
 
 PATH, BYTES = "path", "bytes"
 READ = 16  # images of a table at a time
@@ -106,6 +110,31 @@ def images(items: Sequence[Item]) -> Iterator[tuple[str, ImageLike]]:
             raise InputError(f"{place} has no row {item.row + 1} any more; it has changed")
         following = item.row + 1
         yield item.name, image
+
+
+def content_digest(image: ImageLike) -> str | None:
+    """Return a name for the content of an image file; None where there is no file that can be read."""
+    if isinstance(image, bytes):
+        return blake2b(image, digest_size=8).hexdigest()
+    try:
+        return content_digest(Path(image).read_bytes()) if isinstance(image, str | Path) else None
+    except OSError:
+        return None
+
+
+def content_of(items: Sequence[Item]) -> str:
+    """Return a name for the content of several images."""
+    contents = "\n".join(str(content_digest(image)) for _, image in images(items))
+    return blake2b(contents.encode(), digest_size=8).hexdigest()
+
+
+def changed(items: Sequence[Item], digests: Mapping[str, Any]) -> set[str]:
+    """Return the names of the images whose content is no longer what these digests say."""
+    known = [item for item in items if item.name in digests]
+    found = {name for name, image in images(known) if content_digest(image) != digests[name]}
+    if found:
+        logger.warning("%d images have changed since they were done and are done again", len(found))
+    return found
 
 
 def read_each(

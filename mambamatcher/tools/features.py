@@ -13,7 +13,7 @@ from mambamatcher.errors import InputError
 from mambamatcher.jobs.engines import LOCAL, Engine
 from mambamatcher.jobs.job import run
 from mambamatcher.jobs.shards import shard_job
-from mambamatcher.jobs.source import Item, Source, images, read_each, require_parquet
+from mambamatcher.jobs.source import Item, Source, content_of, images, read_each, require_parquet
 from mambamatcher.matching.matcher import Matcher
 from mambamatcher.matching.portable import PortableMatcher
 from mambamatcher.model.config import to_dict
@@ -48,7 +48,7 @@ def extract_features(
         "source": str(source.origin),
     }
     write = partial(write_features, PortableMatcher(matcher, engine.device))
-    job = shard_job(out, source.items, header, write, suffix=".parquet", finish=_summarise)
+    job = shard_job(out, source.items, header, write, suffix=".parquet", finish=_summarise, digest=content_of)
     return run(job, engine, overwrite)
 
 

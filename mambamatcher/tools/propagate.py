@@ -30,7 +30,7 @@ from mambamatcher.jobs.engines import LOCAL, Engine
 from mambamatcher.jobs.job import Job, run
 from mambamatcher.jobs.journal import Result, write_lines
 from mambamatcher.jobs.shards import line_shards, shard_job
-from mambamatcher.jobs.source import Item, Source, images, read_each
+from mambamatcher.jobs.source import Item, Source, changed, content_digest, content_of, images, read_ahead
 from mambamatcher.matching.matcher import LoadedImage, Matcher, Readable
 from mambamatcher.matching.portable import PortableMatcher
 from mambamatcher.model.config import to_dict
@@ -38,6 +38,7 @@ from mambamatcher.tools.review import write_review
 
 RESULTS, CSV, COCO, REVIEW = "points.jsonl", "points.csv", "points.coco.json", "review.html"
 FORMATS = (CSV, COCO, REVIEW)  # written from the results
+VERSION = 2  # of the results; the first did not name the content of the targets
 GATHERED = 100_000  # targets up to which all results go to one file; beyond, shards are the result
 AGREEMENT = 0.05  # of the target's longer side: how near to each other the answers of references count as one
 
@@ -125,7 +126,7 @@ def propagate(
     job: Job[Summary]
     if len(targets.items) > GATHERED:
         write = partial(_write_targets, portable, references)
-        job = shard_job(out, targets.items, header, write, suffix=".jsonl", finish=_summarise)
+        job = shard_job(out, targets.items, header, write, suffix=".jsonl", finish=_summarise, digest=content_of)
         # of a run over fewer targets
         job = replace(job, products=[*job.products, *(out / name for name in (RESULTS, *FORMATS))])
     else:
@@ -138,7 +139,7 @@ def propagate(
             work=partial(_propagate_items, portable, references),
             finish=partial(write_formats, out, targets),
             products=[*(out / name for name in FORMATS), *line_shards(out)],
-            check=partial(check_results, out / RESULTS),
+            check=partial(check_results, out / RESULTS, targets.items),
         )
     return run(job, engine, overwrite)
 
@@ -188,9 +189,17 @@ def propagate_each(
     matcher: Matcher, references: Sequence[Reference], targets: Iterable[tuple[str, ImageLike]]
 ) -> Iterator[Result]:
     """Yield the result of each named target, in order; what was computed for a target is then evicted."""
-    for name, loaded in read_each(matcher.read, targets):
+
+    def read(image: ImageLike) -> tuple[str | None, LoadedImage | InputError]:
+        content = content_digest(image)  # first, so that an image exchanged meanwhile is noticed later
+        try:
+            return content, matcher.read(image)
+        except InputError as error:
+            return content, error
+
+    for name, (content, loaded) in read_ahead(lambda target: (target[0], read(target[1])), targets):
         if isinstance(loaded, InputError):
-            yield {"image": name, "error": str(loaded)}
+            yield {"image": name, "content": content, "error": str(loaded)}
             continue
         found = propagate_to(matcher, references, loaded)
         columns = (found.names, found.points.tolist(), found.confidence.tolist(), found.matched.tolist())
@@ -198,13 +207,14 @@ def propagate_each(
             {"name": each, "x": round(x, 3), "y": round(y, 3), "confidence": round(confidence, 4), "matched": matched}
             for each, (x, y), confidence, matched in zip(*columns, strict=True)
         ]
-        yield {"image": name, "size": list(found.size), "points": points}
+        yield {"image": name, "content": content, "size": list(found.size), "points": points}
         matcher.evict(loaded)
 
 
 def describe_run(matcher: Matcher, references: Sequence[Reference], targets: Path) -> dict[str, Any]:
     """Return what the results depend on, in the words of the message if a later run differs."""
     return {
+        "version": VERSION,
         "model": {**to_dict(matcher.config), "weights": matcher.runtime.weights_hash()},
         "calibration": to_dict(matcher.calibration),
         "set of references": [
@@ -251,9 +261,12 @@ def _summarise(counts: Counter[str]) -> Summary:
     return Summary(targets=counts["targets"], unreadable=counts["unreadable"], unmatched=counts["unmatched"])
 
 
-def check_results(journal: Path, results: Iterable[Result]) -> Iterator[Result]:
-    """Yield results that are as `propagate_each` makes them, and refuse the first that is not."""
+def check_results(journal: Path, items: Sequence[Item], results: Sequence[Result]) -> Iterator[Result]:
+    """Yield results whose targets have not changed, and refuse the first that is not as `propagate_each` makes it."""
+    outdated = changed(items, {result["image"]: result.get("content") for result in results})
     for result in results:
+        if result["image"] in outdated:
+            continue
         with naming(f"{journal}: the result of {result['image']}"):
             if "error" in result:
                 check_kind(result["error"], str, "error")

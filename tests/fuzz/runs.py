@@ -103,7 +103,7 @@ def journal(rng: Rng, folder: Path) -> Action:
         key="image",
         work=lambda left: [result for result in RESULTS if result["image"] in {item.name for item in left}],
         finish=partial(write_formats, folder, Source(folder, items)),
-        check=partial(check_results, path),
+        check=partial(check_results, path, []),
     )
 
     def resume() -> None:
@@ -173,7 +173,15 @@ def shards(rng: Rng, folder: Path) -> Action:
     items = [Item(name, name) for name in NAMES]
 
     def run_shards() -> int:
-        job = shard_job(folder, items, HEADER, write_names, suffix=".jsonl", finish=lambda counts: counts["items"])
+        job = shard_job(
+            folder,
+            items,
+            HEADER,
+            write_names,
+            suffix=".jsonl",
+            finish=lambda counts: counts["items"],
+            digest=lambda _: "same",
+        )
         return run_job(job, LOCAL)
 
     run_shards()

@@ -22,9 +22,19 @@ def copy(items, path):
     return {"items": len(items)}
 
 
+def names_of(items):
+    return " ".join(item.name for item in items)
+
+
 def copying(folder, count, header=None):
     return shard_job(
-        folder, numbers(count), header or {"model": "m"}, copy, suffix=".jsonl", finish=lambda counts: counts["items"]
+        folder,
+        numbers(count),
+        header or {"model": "m"},
+        copy,
+        suffix=".jsonl",
+        finish=lambda counts: counts["items"],
+        digest=names_of,
     )
 
 

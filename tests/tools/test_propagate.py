@@ -130,6 +130,26 @@ def test_a_stopped_run_goes_on_and_ends_as_an_unbroken_one(matcher, work, monkey
         assert (work / "out" / name).read_bytes() == (work / "unbroken" / name).read_bytes()
 
 
+@pytest.mark.parametrize("gathered", [100_000, 2], ids=["one file", "shards"])
+def test_a_target_exchanged_after_it_was_done_is_done_again(matcher, work, monkeypatch, gathered):
+    monkeypatch.setattr(module, "GATHERED", gathered)
+    both, target = references(matcher, work), work / "targets" / "more" / "c.png"
+    propagate(matcher, both, read_source(work / "targets"), work / "out")
+    kept, size = target.stat(), (120, 80)
+    picture(*size, seed=99).save(target)
+    os.utime(target, ns=(kept.st_atime_ns, kept.st_mtime_ns))  # an exchange that keeps the time
+    propagated = []
+    monkeypatch.setattr(
+        module, "propagate_to", lambda *arguments: propagated.append(arguments) or propagate_to(*arguments)
+    )
+    propagate(matcher, both, read_source(work / "targets"), work / "out")
+    assert len(propagated) == 1
+    propagate(matcher, both, read_source(work / "targets"), work / "new")
+    names = ["points.jsonl"] if gathered > 4 else [f"parts/part-{number:06}.jsonl" for number in range(4)]
+    for name in names:
+        assert (work / "out" / name).read_bytes() == (work / "new" / name).read_bytes()
+
+
 def test_a_file_name_that_is_not_text_does_not_spoil_the_results(matcher, work):
     name = os.fsdecode(b"caf\xe9.png")
     picture(seed=5).save(work / "targets" / name)
@@ -193,7 +213,7 @@ def test_a_run_that_overwrites_resumes_after_a_stop(matcher, work, monkeypatch):
 
 def test_references_that_cannot_be_used_are_refused(matcher, work):
     (work / "one.json").write_text("[[1, 2]]")
-    with pytest.raises(InputError, match="does not say which picture"):
+    with pytest.raises(InputError, match="does not say which image"):
         read_references(matcher, [work / "ref1.png", work / "ref2.png"], work / "one.json")
     write_points(work / "hidden.csv", {"ref1.png": make_points([(1, 2)], visibility=[1])})
     with pytest.raises(InputError, match="no visible point"):
