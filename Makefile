@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PHOTOS := mambamatcher/assets/photos
 
-.PHONY: demo test test-web bench train-lite train-pf-pascal control-lite unseen-lite clean
+.PHONY: demo test test-web bench train-default train-lite train-pf-pascal control-lite unseen-lite clean
 
 demo: $(VENV)/installed-demo
 	$(BIN)/mambamatcher match $(PHOTOS)/cat.jpg $(PHOTOS)/raccoon.jpg --points-file $(PHOTOS)/cat.json --out matches.png --overwrite
@@ -33,6 +33,9 @@ bench: $(VENV)/installed-dev
 # DATA is the folder with the benchmarks. An interrupted run resumes.
 DATA ?= data
 MAKE_MODEL := $(BIN)/python benchmarks/make_models.py --root $(DATA)
+
+train-default: $(VENV)/installed-dev
+	$(MAKE_MODEL) default
 
 train-lite: $(VENV)/installed-dev
 	$(MAKE_MODEL) lite
