@@ -2,8 +2,8 @@
 
     python benchmarks/make_models.py lite --root data
 
-`default`, `lite` and `pf-pascal` make the models in mambamatcher/assets. `control` compares the scan with a weighted sum
-of levels. `unseen` measures keypoint names that were never trained on. An interrupted run resumes. `--dry-run` prints
+`default`, `lite` and `pf-pascal` make the models in mambamatcher/assets. `control` compares the scan with a sum
+of levels. `unseen` measures keypoint names never trained on. An interrupted run resumes. `--dry-run` prints
 the commands.
 """
 
