@@ -9,11 +9,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 from mambamatcher import __version__
 from mambamatcher.errors import ConfigError, WeightsError
-from mambamatcher.io.atomic import refuse_existing, write_atomically, write_text_atomically
+from mambamatcher.io.atomic import make_folder, refuse_existing, write_atomically, write_text_atomically
 from mambamatcher.model.backbones.weights import check_fit, download, load_exactly, read_state_dict
 from mambamatcher.model.config import from_dict, to_dict
 from mambamatcher.model.mambamatcher import MambaMatcher, ModelConfig
@@ -40,13 +40,17 @@ def save_pretrained(
         InputError: The folder holds a model and `overwrite` is false.
     """
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     for name in (WEIGHTS, CONFIG):
         refuse_existing(folder / name, overwrite)
     state = {key: value.detach().cpu().contiguous() for key, value in model.state_dict().items()}
     if half:
         state = {key: value.half() if value.is_floating_point() else value for key, value in state.items()}
-    write_atomically(folder / WEIGHTS, lambda path: save_file(state, path), overwrite)
+
+    def write(path: Path) -> None:
+        path.write_bytes(save(state))  # safetensors' own writing reports a full disk as an error of its own kind
+
+    write_atomically(folder / WEIGHTS, write, overwrite)
     text = json.dumps({"mambamatcher": __version__, "model": to_dict(model.config)}, indent=2) + "\n"
     write_text_atomically(folder / CONFIG, text, overwrite)
 

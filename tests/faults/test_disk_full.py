@@ -10,16 +10,19 @@ import resource
 
 import pytest
 
+from mambamatcher import MambaMatcher, presets
 from mambamatcher.errors import InputError
 from mambamatcher.io.atomic import write_atomically
 from mambamatcher.jobs.engines import LOCAL
 from mambamatcher.jobs.job import run
 from mambamatcher.jobs.journal import Journal
+from mambamatcher.model.checkpoint import save_pretrained
 from tests.jobs.test_job import squaring
 from tests.jobs.test_shards import copy, copying, written
 
 ITEMS = [{"image": f"{number}.jpg", "points": [[1.0, 2.0]] * 20} for number in range(60)]
 LIMIT = 8192
+MODEL = MambaMatcher(presets.tiny())
 
 
 def write_items(path, limit=None):
@@ -63,6 +66,17 @@ def test_results_up_to_a_full_disk_are_kept_and_resumed(tmp_path):
     assert len(kept) > 10
     write_items(path)
     assert [json.loads(line) for line in path.read_text().splitlines()][1:] == ITEMS
+
+
+def save_model(folder, limit):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    save_pretrained(MODEL, folder)
+
+
+def test_a_model_that_finds_no_room_is_one_sentence_and_leaves_nothing(tmp_path):
+    name, said = call_in_a_child(save_model, tmp_path / "model", LIMIT)
+    assert (name, said) == ("InputError", f"cannot write {tmp_path / 'model' / 'model.safetensors'}: File too large")
+    assert not list((tmp_path / "model").iterdir())
 
 
 def full(*_: object, **__: object) -> None:
