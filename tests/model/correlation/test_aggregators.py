@@ -35,6 +35,7 @@ ROWS = {
     **{f"sort by {name}": scan(sort_key=name) for name in SORT_KEYS},
     **{f"positional {name}": scan(positional=name) for name in POSITIONAL_ENCODINGS},
     "norm": scan(norm=True),
+    "norm and positions, depth 2": scan(norm=True, positional="sinusoidal", depth=2),
     "no residual, depth 2": scan(residual=False, depth=2),
 }
 
@@ -130,9 +131,9 @@ def slow_similarity_scan(module, maps, config):
     tokens = sequence_of(maps)
     similarity = {"last": tokens[:, -1], "penultimate": tokens[:, -2], "mean": tokens.mean(1)}[config.sort_key]
     orders = [slow_order(name, np.round(similarity, 9)) for name in config.orders]
-    tokens = slow_positions(module, tokens, config.positional)
     for norm, layer in zip(module.norms, module.scans, strict=True):
-        seen = slow.layer_norm(norm, tokens) if config.norm else tokens
+        seen = slow_positions(module, tokens, config.positional)
+        seen = slow.layer_norm(norm, seen) if config.norm else seen
         scanned = slow.ordered_scan(layer, seen, orders)
         tokens = tokens + scanned if config.residual else scanned
     return slow.linear(module.project, tokens).reshape(GRIDS)
@@ -191,6 +192,19 @@ def test_an_untrained_projection_starts_as_the_mean_of_the_levels(name):
     project = CORRELATION_AGGREGATIONS[name]().build(LEVELS).project
     assert_close(project.weight, torch.full((1, LEVELS), 1 / LEVELS))
     assert project.bias.item() == 0
+
+
+@pytest.mark.parametrize("inference", [False, True], ids=["training", "inference"])
+@pytest.mark.parametrize("positional", POSITIONAL_ENCODINGS)
+def test_positions_reach_the_block_and_never_the_projection(positional, inference):
+    torch.manual_seed(0)
+    module = scan(positional=positional, identity_start=True).build(LEVELS)
+    constant = torch.full((1, LEVELS, *GRIDS), 0.3)
+    with torch.inference_mode(inference):
+        assert module(constant).unique().numel() == 1  # the block adds zero, so no position may differ from another
+        torch.nn.init.normal_(module.scans[0].blocks[0].out_proj.weight.data)
+        scores = module(torch.zeros(1, LEVELS, *GRIDS)).detach()
+    assert (scores.std() > 1e-3) == (positional != "none")
 
 
 @pytest.mark.parametrize(
