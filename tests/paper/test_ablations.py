@@ -95,7 +95,7 @@ def test_rows_of_another_budget_are_not_mixed(ablation, trained):
         finished(LINEAR, replace(ablation, steps=4))
 
 
-@pytest.mark.parametrize("row", (*CORRELATION, *SORT_KEY, *POSITIONAL), ids=lambda row: row.key)
+@pytest.mark.parametrize("row", [*CORRELATION, *SORT_KEY, *POSITIONAL], ids=lambda row: row.key)
 def test_every_correlation_row_is_initialised_to_the_same_weighted_sum(row):
     base = base_of("embedded")
     levels, project = 5, nn.Linear(5, 1)

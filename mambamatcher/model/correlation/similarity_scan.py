@@ -97,7 +97,7 @@ class SimilarityScan(CorrelationAggregator):
     ) -> Float[Tensor, "batch position"]:
         """Run the single scan in the fused CPU kernel, which stores no intermediate results.
 
-        The kernel takes one sequence, so where the block sees another one than the residual, the residual is added here.
+        The kernel takes one sequence. Where the block sees another one than the residual, the residual is added here.
         """
         from mambamatcher.ops.refinement import BlockWeights, Head, refine  # importing Numba takes 0.3 s
 
