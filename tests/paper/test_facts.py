@@ -39,8 +39,14 @@ def test_4d_convolution_has_1297_parameters():
     assert count_parameters(Conv4dAggregation(kernel_size=3).build(LEVELS)) == 1297
 
 
-def test_six_layers_of_fastformer_have_about_26000_parameters():
-    assert count_parameters(FastFormerAggregation().build(LEVELS)) == pytest.approx(26_000, rel=0.005)
+def test_fastformer_has_the_papers_26_0k_parameters_without_the_rotary_positions_of_transformatcher():
+    assert count_parameters(FastFormerAggregation(rotary=False).build(LEVELS)) == 25_993
+    assert count_parameters(FastFormerAggregation().build(LEVELS)) == 25_993 - 6 * (2 + 8)
+
+
+def test_fastformer_has_the_sizes_of_transformatcher():
+    config = presets.transformatcher().correlation
+    assert (config.width, config.depth, config.heads, config.head_width, config.rotary) == (16, 6, 8, 4, True)
 
 
 def test_feature_aggregation_has_42471168_parameters(paper):

@@ -7,6 +7,7 @@ from mambamatcher.errors import ConfigError
 from mambamatcher.model.correlation import (
     CORRELATION_AGGREGATIONS,
     Conv4dAggregation,
+    FastFormerAggregation,
     SimilarityScanAggregation,
 )
 from mambamatcher.model.correlation.similarity_scan import SORT_KEYS
@@ -29,6 +30,8 @@ ROWS = {
     **{name: config() for name, config in CORRELATION_AGGREGATIONS.items()},
     "conv4d k=1": Conv4dAggregation(kernel_size=1),
     "conv4d k=5": Conv4dAggregation(kernel_size=5),
+    "fastformer with heads of 8": FastFormerAggregation(heads=3, head_width=8, depth=2),
+    "fastformer without rotary": FastFormerAggregation(rotary=False, depth=2),
     "conv4d consensus": Conv4dAggregation(hidden=(2,), consensus=True),
     **{f"order {name}": scan(orders=(name,)) for name in SCAN_ORDERS},
     "bidirectional": scan(orders=("raster", "reverse_raster")),
@@ -85,12 +88,12 @@ def slow_conv4d(module, maps, config):
     if not config.consensus:
         return stack(maps)[0]
     maps = slow_mutual(maps)
-    both = stack(maps) + stack(maps.transpose(0, 3, 4, 1, 2)).transpose(0, 3, 4, 1, 2)
-    return slow_mutual(np.maximum(both, 0))[0]
+    forwards, backwards = stack(maps), stack(maps.transpose(0, 3, 4, 1, 2)).transpose(0, 3, 4, 1, 2)
+    return slow_mutual(np.maximum(forwards, 0) + np.maximum(backwards, 0))[0]
 
 
 def slow_fastformer(module, maps, config):
-    tokens = sequence_of(maps)
+    tokens = slow.linear(module.embed, np.maximum(sequence_of(maps), 0))
     for layer in module.layers:
         norm, attend = layer.attention
         tokens = tokens + slow.additive_attention(attend, slow.layer_norm(norm, tokens))
@@ -187,7 +190,7 @@ def test_constant_maps_give_finite_scores(row, value):
     assert module(torch.full((1, LEVELS, *GRIDS), value)).isfinite().all()
 
 
-@pytest.mark.parametrize("name", ["linear", "fastformer", "similarity_scan"])
+@pytest.mark.parametrize("name", ["linear", "similarity_scan"])
 def test_an_untrained_projection_starts_as_the_mean_of_the_levels(name):
     project = CORRELATION_AGGREGATIONS[name]().build(LEVELS).project
     assert_close(project.weight, torch.full((1, LEVELS), 1 / LEVELS))
@@ -211,6 +214,8 @@ def test_positions_reach_the_block_and_never_the_projection(positional, inferenc
     ("wrong", "says"),
     [
         (lambda: Conv4dAggregation(kernel_size=4), "odd"),
+        (lambda: FastFormerAggregation(head_width=3), "even head_width"),
+        (lambda: FastFormerAggregation(heads=0), "heads"),
         (lambda: scan(orders=()), "at least one order"),
         (lambda: scan(orders=("decending",)), "Did you mean 'descending'"),
         (lambda: scan(sort_key="lats"), "Did you mean 'last'"),
