@@ -41,19 +41,25 @@ def feed_forward(layers: nn.Sequential, x: np.ndarray) -> np.ndarray:
     return linear(narrow, gelu(linear(widen, layer_norm(norm, x))))
 
 
-def mamba_inner(block, inner: np.ndarray, direction: np.ndarray | None = None) -> np.ndarray:
-    """The causal convolution and the state recurrence, a step and a channel at a time; `inner` is (length, channel)."""
-    length, channels = inner.shape
-    kernel, bias = numpy(block.conv1d.weight)[:, 0], numpy(block.conv1d.bias)
+def causal_conv(layer, inner: np.ndarray) -> np.ndarray:
+    """The depthwise causal convolution, one output number at a time; `inner` is (length, channel)."""
+    kernel, bias = numpy(layer.weight)[:, 0], numpy(layer.bias)
     width = kernel.shape[1]
+    out = np.zeros_like(inner)
+    for t, c in np.ndindex(*inner.shape):
+        past = [inner[t - width + 1 + k, c] if t - width + 1 + k >= 0 else 0.0 for k in range(width)]
+        out[t, c] = np.dot(kernel[c], past) + bias[c]
+    return out
+
+
+def state_recurrence(block, inputs: np.ndarray, direction: np.ndarray | None = None) -> np.ndarray:
+    """The state recurrence, a step and a channel at a time; `inputs` is (length, channel)."""
+    length, channels = inputs.shape
     A, D = -np.exp(numpy(block.A_log)), numpy(block.D)
     state = np.zeros((channels, block.state))
     out = np.zeros((length, channels))
     for t in range(length):
-        u = np.zeros(channels)
-        for c in range(channels):
-            past = [inner[t - width + 1 + k, c] if t - width + 1 + k >= 0 else 0.0 for k in range(width)]
-            u[c] = silu(np.dot(kernel[c], past) + bias[c])
+        u = inputs[t]
         projected = linear(block.x_proj, u)
         low, B, C = np.split(projected, [block.rank, block.rank + block.state])
         if direction is not None:
@@ -67,7 +73,8 @@ def mamba_inner(block, inner: np.ndarray, direction: np.ndarray | None = None) -
 
 def mamba(block, tokens: np.ndarray) -> np.ndarray:
     inner, gate = np.split(linear(block.in_proj, tokens), 2, axis=-1)
-    return linear(block.out_proj, mamba_inner(block, inner) * silu(gate))
+    u = silu(causal_conv(block.conv1d, inner))
+    return linear(block.out_proj, state_recurrence(block, u) * silu(gate))
 
 
 def ordered_scan(scan, tokens: np.ndarray, orders: list[list[int]]) -> np.ndarray:
@@ -106,15 +113,35 @@ def direction_names(path: list[tuple[int, ...]]) -> list[int]:
 
 
 def snake_scan(scan, tokens: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    inner, gate = np.split(linear(scan.block.in_proj, tokens), 2, axis=-1)
+    inner, gate = np.split(linear(scan.in_proj, tokens), 2, axis=-1)
+    u = silu(depthwise_conv2d(scan.convolutions, inner, shape))
     total = np.zeros_like(inner)
     for axis in range(len(shape)):
         for path in (snake_path(shape, axis), snake_path(shape, axis)[::-1]):
             order = [int(np.ravel_multi_index(place, shape)) for place in path]
-            scanned = mamba_inner(scan.block, inner[order], np.array(direction_names(path)))
+            scanned = state_recurrence(scan, u[order], np.array(direction_names(path)))
             for place, position in enumerate(order):
                 total[position] += scanned[place]
-    return linear(scan.block.out_proj, total * silu(gate))
+    return linear(scan.out_proj, total * silu(gate))
+
+
+def depthwise_conv2d(layers, tokens: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """One 2D convolution for each pair of axes, over all taps of each position in turn."""
+    grid = tokens.reshape(*shape, -1)
+    for image, layer in enumerate(layers):
+        kernel, bias = numpy(layer.weight)[:, 0], numpy(layer.bias)
+        reach = kernel.shape[-1] // 2
+        out = np.zeros_like(grid)
+        for place in np.ndindex(*shape):
+            out[place] = bias
+            for i, j in np.ndindex(*kernel.shape[1:]):
+                at = list(place)
+                at[2 * image] += i - reach
+                at[2 * image + 1] += j - reach
+                if all(0 <= a < n for a, n in zip(at, shape, strict=True)):
+                    out[place] += kernel[:, i, j] * grid[tuple(at)]
+        grid = out
+    return grid.reshape(tokens.shape)
 
 
 def z_code(place: tuple[int, ...]) -> str:
@@ -152,17 +179,33 @@ def attention(block, tokens: np.ndarray, context: np.ndarray) -> np.ndarray:
 
 
 def additive_attention(layer, tokens: np.ndarray) -> np.ndarray:
+    """TransforMatcher's layer: global vectors pool rotated tokens, and products sum each pair of channels."""
     query, key, value = np.split(linear(layer.to_query_key_value, tokens), 3, axis=-1)
     width = query.shape[1] // layer.heads
     mixed = np.zeros_like(query)
     for head in range(layer.heads):
         part = slice(head * width, (head + 1) * width)
         q, k, v = query[:, part], key[:, part], value[:, part]
-        global_query = softmax(linear(layer.query_weight, q)[:, 0] / np.sqrt(width)) @ q
+        rotated_q, rotated_k = (rotary(q), rotary(k)) if layer.rotary else (q, k)
+        global_query = softmax(linear(layer.query_weight, q)[:, 0] / np.sqrt(width)) @ rotated_q
         p = k * global_query
-        global_key = softmax(linear(layer.key_weight, p)[:, 0] / np.sqrt(width)) @ p
-        mixed[:, part] = linear(layer.transform, v * global_key) + q
+        p = p[:, 0::2] + p[:, 1::2] if layer.rotary else p
+        global_key = softmax(linear(layer.key_weight, p)[:, 0] / np.sqrt(width)) @ rotated_k
+        u = v * global_key
+        u = u[:, 0::2] + u[:, 1::2] if layer.rotary else u
+        mixed[:, part] = linear(layer.transform, u) + q
     return linear(layer.out, mixed)
+
+
+def rotary(x: np.ndarray) -> np.ndarray:
+    """Turn each pair of channels of token n by n times its frequency, from π to 5π ("pixel" frequencies)."""
+    out = np.zeros_like(x)
+    for n in range(len(x)):
+        for pair, frequency in enumerate(np.linspace(1, 5, x.shape[1] // 2) * np.pi):
+            a, b = x[n, 2 * pair], x[n, 2 * pair + 1]
+            cos, sin = np.cos(n * frequency), np.sin(n * frequency)
+            out[n, 2 * pair], out[n, 2 * pair + 1] = a * cos - b * sin, b * cos + a * sin
+    return out
 
 
 def conv(x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:

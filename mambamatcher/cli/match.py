@@ -118,9 +118,13 @@ def load_matcher(model: str | None, device: str | None = None) -> "Matcher":
     """Load a folder if there is one of that name, else a shipped model, else a preset."""
     from mambamatcher.matching.matcher import Matcher
     from mambamatcher.model.checkpoint import SHIPPED
+    from mambamatcher.model.presets import PRESETS
+    from mambamatcher.registry import unknown
 
     if model is None or Path(model).is_dir() or model in SHIPPED:
         return Matcher.from_pretrained(model, device=device)
+    if model not in PRESETS:
+        raise unknown("model", model, (*SHIPPED, *PRESETS))
     return Matcher.from_preset(model, device=device)
 
 

@@ -4,13 +4,14 @@ As in CATs and TransforMatcher, each photometric change has probability 0.2 and 
 the generator that is passed in, so a sample depends only on its seed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil, floor
 
 import numpy as np
-from PIL import Image, ImageEnhance, ImageOps
+from PIL import ImageOps
 
+from mambamatcher.datasets.photometric import Generator, Photo, photometric
 from mambamatcher.datasets.records import AnnotatedImage, Box, are_named, shared_names
 from mambamatcher.datasets.sampling import SHARED
 from mambamatcher.errors import ConfigError
@@ -18,9 +19,6 @@ from mambamatcher.errors import ConfigError
 # a crop keeps at least this share of each side: keypoints close together would otherwise leave only a few pixels
 SMALLEST_CROP = 0.3
 CROP_MARGIN = 20.0  # pixels around the keypoints of an image without a box
-
-Generator = np.random.Generator
-Photo = Image.Image
 
 
 @dataclass(frozen=True)
@@ -127,58 +125,6 @@ def crop(view: View, window: tuple[int, int, int, int]) -> View:
         view.annotated, size=size, keypoints=inside, bbox=view.annotated.bbox and _clip(view.annotated.bbox, window)
     )
     return View(view.image.crop(window), annotated)
-
-
-def photometric(image: Photo, probability: float, generator: Generator) -> Photo:
-    """Apply each photometric change with the same probability."""
-    for change in PHOTOMETRIC:
-        if generator.random() < probability:
-            image = change(image, generator)
-    return image
-
-
-def _grey(image: Photo, generator: Generator) -> Photo:
-    return ImageOps.grayscale(image).convert("RGB")
-
-
-def _posterise(image: Photo, generator: Generator) -> Photo:
-    return ImageOps.posterize(image, 4)
-
-
-def _equalise(image: Photo, generator: Generator) -> Photo:
-    return ImageOps.equalize(image)
-
-
-def _sharpen(image: Photo, generator: Generator) -> Photo:
-    return ImageEnhance.Sharpness(image).enhance(generator.uniform(1.5, 3.0))
-
-
-def _brightness_contrast(image: Photo, generator: Generator) -> Photo:
-    image = ImageEnhance.Brightness(image).enhance(generator.uniform(0.8, 1.2))
-    return ImageEnhance.Contrast(image).enhance(generator.uniform(0.8, 1.2))
-
-
-def _solarise(image: Photo, generator: Generator) -> Photo:
-    return ImageOps.solarize(image, 128)
-
-
-def _colour_jitter(image: Photo, generator: Generator) -> Photo:
-    hue, saturation, value = image.convert("HSV").split()
-    turn = int(generator.integers(-51, 52))  # a fifth of the circle either way
-    image = Image.merge("HSV", (hue.point([(level + turn) % 256 for level in range(256)]), saturation, value))
-    image = ImageEnhance.Color(image.convert("RGB")).enhance(generator.uniform(0.8, 1.2))
-    return _brightness_contrast(image, generator)
-
-
-PHOTOMETRIC: tuple[Callable[[Photo, Generator], Photo], ...] = (
-    _grey,
-    _posterise,
-    _equalise,
-    _sharpen,
-    _brightness_contrast,
-    _solarise,
-    _colour_jitter,
-)
 
 
 def _clip(box: Box, window: tuple[int, int, int, int]) -> Box | None:

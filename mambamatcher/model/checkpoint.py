@@ -1,7 +1,6 @@
 """Save and load models as folders of `model.safetensors` and `config.json`. Loading never runs code from the folder."""
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from os import PathLike
@@ -14,10 +13,11 @@ from safetensors.torch import save
 from mambamatcher import __version__
 from mambamatcher.errors import ConfigError, WeightsError
 from mambamatcher.io.atomic import make_folder, refuse_existing, write_atomically, write_text_atomically
-from mambamatcher.model.backbones.weights import check_fit, download, load_exactly, read_state_dict
+from mambamatcher.model.backbones.weights import HUB_ID, check_fit, download, load_exactly, read_state_dict
 from mambamatcher.model.config import from_dict, to_dict
 from mambamatcher.model.mambamatcher import MambaMatcher, ModelConfig
 from mambamatcher.pause_gc import collection_paused
+from mambamatcher.registry import unknown
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 _ASSETS = Path(__file__).parents[1] / "assets"
@@ -122,13 +122,17 @@ def find_pretrained(source: str | PathLike[str]) -> Path:
         source: A folder, `default`, `lite`, or a hub id `owner/name`.
 
     Raises:
-        WeightsError: The hub model is not on this machine and cannot be downloaded.
+        WeightsError: There is none, or the hub model is not on this machine and cannot be downloaded.
     """
     folder = Path(source).expanduser()
     if not folder.exists() and source in SHIPPED:
         return SHIPPED[str(source)]
-    if not folder.exists() and isinstance(source, str) and re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", source):
+    if not folder.exists() and isinstance(source, str) and HUB_ID.fullmatch(source):
         return download(source, then="give that folder instead")
+    if not folder.exists():
+        raise WeightsError(
+            f"{unknown('model', str(source), SHIPPED)} The folder of a saved model or a hub id owner/name works too."
+        )
     return folder
 
 

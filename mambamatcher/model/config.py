@@ -16,6 +16,7 @@ from mambamatcher.registry import Registry, unknown
 Config = TypeVar("Config")
 REGISTRY = "registry"
 KIND = "kind"
+NONE = "none"  # a name in some registries, and how a missing value is written in an override
 LARGEST = 2**53  # a larger number is a mistake or an attack
 
 
@@ -97,7 +98,7 @@ def _parse(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        return {"none": None, "true": True, "false": False}.get(text.lower(), text)
+        return {"none": NONE, "true": True, "false": False}.get(text.lower(), text)
 
 
 def _assign(values: dict[str, Any], path: list[str], value: Any) -> None:
@@ -111,8 +112,6 @@ def _assign(values: dict[str, Any], path: list[str], value: Any) -> None:
             )
         values = values[key]
     last = path[-1]
-    if isinstance(values.get(last), dict) and value is None:
-        value = "none"  # the kind "none", not a missing value
     if last == KIND or (isinstance(values.get(last), dict) and isinstance(value, str)):
         chosen = values if last == KIND else values[last]
         chosen.clear()
@@ -141,7 +140,7 @@ def _coerce(hint: Any, value: Any, path: str) -> Any:
         return from_dict(hint, value, f"{path}.")  # type: ignore[arg-type]
     if origin in (Union, UnionType):
         options = get_args(hint)
-        if value is None and NoneType in options:
+        if value in (None, NONE) and NoneType in options:
             return None
         return _coerce(next(option for option in options if option is not NoneType), value, path)
     if origin is Literal:

@@ -13,7 +13,7 @@ from mambamatcher.model.correlation import (
 from mambamatcher.model.features import ConvAggregation, NoAggregation
 from mambamatcher.model.layers.mamba import MambaSettings
 from mambamatcher.model.mambamatcher import ModelConfig
-from mambamatcher.model.transfer import Transfer
+from mambamatcher.model.transfer import SHARP
 from mambamatcher.registry import Registry
 
 PRESETS: Registry[Callable[[], ModelConfig]] = Registry("preset")
@@ -21,8 +21,18 @@ PRESETS: Registry[Callable[[], ModelConfig]] = Registry("preset")
 
 @PRESETS.register("paper")
 def paper() -> ModelConfig:
-    """MambaMatcher as published: DINOv2-B at 420 px, layers 4-11, value and token."""
+    """MambaMatcher as published: DINOv2-B at 420 px, layers 4-11, value and token, and the printed readout.
+
+    The printed readout has no temperature, so the scale of the scores has to be learnt: an untrained model matches
+    every point close to the centre of the target.
+    """
     return ModelConfig()
+
+
+@PRESETS.register("paper-sharp")
+def paper_sharp() -> ModelConfig:
+    """The paper's model with this package's readout, which also reads untrained scores."""
+    return replace(paper(), transfer=SHARP)
 
 
 @PRESETS.register("strong")
@@ -48,18 +58,19 @@ def efficientnet() -> ModelConfig:
         backbone=EfficientNetLiteConfig(width=64),
         features=ConvAggregation(hidden_ratio=2, final_activation=False, residual=True),
         correlation=SimilarityScanAggregation(identity_start=True, mamba=MambaSettings(state=8, expand=2)),
-        transfer=Transfer(temperature=20.0),
+        transfer=replace(SHARP, temperature=20.0),
     )
 
 
 @PRESETS.register("tiny")
 def tiny() -> ModelConfig:
-    """All parts of the paper's model in a size for tests, with random weights."""
+    """All parts of the paper's model in a size for tests, with random weights and the readout `paper-sharp`."""
     return ModelConfig(
         side=84,
         backbone=VitConfig(name="dinov2-tiny", layers=(2, 3), weights="random"),
         features=ConvAggregation(hidden_ratio=1),
         correlation=SimilarityScanAggregation(mamba=MambaSettings(state=4, expand=2)),
+        transfer=SHARP,
     )
 
 
@@ -71,7 +82,7 @@ def nearest() -> ModelConfig:
         backbone=EfficientNetLiteConfig(),
         features=NoAggregation(),
         correlation=MeanAggregation(),
-        transfer=Transfer(readout="argmax"),
+        transfer=replace(SHARP, readout="argmax"),
     )
 
 
@@ -83,6 +94,7 @@ def ncnet() -> ModelConfig:
         backbone=ResNetConfig(layers=(29,), width=None),
         features=NoAggregation(),
         correlation=Conv4dAggregation(kernel_size=5, hidden=(16, 16), consensus=True),
+        transfer=SHARP,
     )
 
 

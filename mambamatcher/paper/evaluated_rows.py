@@ -14,7 +14,7 @@ from mambamatcher.model.checkpoint import reconfigured
 from mambamatcher.model.correlation import MeanAggregation
 from mambamatcher.model.features import NoAggregation
 from mambamatcher.model.mambamatcher import ModelConfig
-from mambamatcher.model.presets import paper
+from mambamatcher.model.presets import paper_sharp
 from mambamatcher.paper.output import MEASURED, Cell, Row
 
 ALPHAS = (0.05, 0.10, 0.15)
@@ -127,9 +127,9 @@ def resolution_rows(evaluation: Evaluation) -> list[Row]:
 
 
 def untrained_config(layer: int, facet: str) -> ModelConfig:
-    """Return the configuration of nearest neighbours on one facet of one layer of DINOv2."""
+    """Return the configuration of an untrained readout of one facet of one layer of DINOv2."""
     backbone = VitConfig(layers=(layer,), facets=(facet,))
-    return replace(paper(), backbone=backbone, features=NoAggregation(), correlation=MeanAggregation())
+    return replace(paper_sharp(), backbone=backbone, features=NoAggregation(), correlation=MeanAggregation())
 
 
 def untrained_row(name: str, evaluation: Evaluation, reference: str) -> Row:

@@ -1,7 +1,8 @@
 """Initialisation of trained rows from the embedded model.
 
 Every correlation aggregation is initialised to compute the same function: the weighted sum of levels that the embedded
-model learnt. All differences between rows then come from their own training.
+model learnt. FastFormer computes it of the positive scores, because TransforMatcher clips scores at zero. All other
+differences between rows come from their own training.
 """
 
 from pathlib import Path
@@ -11,8 +12,9 @@ from torch import nn
 
 from mambamatcher.model.checkpoint import SHIPPED, load_pretrained, save_pretrained
 from mambamatcher.model.correlation.conv4d import Conv4d, Conv4dAggregator
+from mambamatcher.model.correlation.fastformer import FastFormerAggregator
 from mambamatcher.model.layers.fastformer import AdditiveAttention, FastFormerLayer
-from mambamatcher.model.layers.mamba import Mamba
+from mambamatcher.model.layers.mamba import SelectiveBlock
 from mambamatcher.model.mambamatcher import MambaMatcher, ModelConfig
 
 
@@ -37,10 +39,10 @@ def write_initial_model(config: ModelConfig, folder: Path, seed: int, *, new_fea
 
 @torch.no_grad()
 def initialise_as_weighted_sum(aggregation: nn.Module, project: nn.Module) -> None:
-    """Make an untrained aggregation compute exactly the same as `project`, a linear layer from all levels to one."""
+    """Make an untrained aggregation compute the same as `project`, a linear layer from all levels to one."""
     weight, bias = project.get_parameter("weight"), project.get_parameter("bias")
     for module in aggregation.modules():
-        if isinstance(module, Mamba):
+        if isinstance(module, SelectiveBlock):
             module.out_proj.weight.zero_()
         elif isinstance(module, AdditiveAttention):
             _set_zero(module.out)
@@ -51,7 +53,12 @@ def initialise_as_weighted_sum(aggregation: nn.Module, project: nn.Module) -> No
             module.weight.zero_()
             module.weight[:, :, middle, middle, middle, middle] = weight
             module.bias.copy_(bias)
-    if not isinstance(aggregation, Conv4dAggregator):
+    if isinstance(aggregation, FastFormerAggregator):
+        aggregation.embed.weight[0] = weight[0]  # the other channels keep their random weights
+        aggregation.embed.bias[0] = bias[0]
+        _set_zero(aggregation.project)
+        aggregation.project.weight[0, 0] = 1.0
+    elif not isinstance(aggregation, Conv4dAggregator):
         aggregation.get_submodule("project").load_state_dict(project.state_dict())
 
 

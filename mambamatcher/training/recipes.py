@@ -10,7 +10,7 @@ from mambamatcher.model.correlation import LinearAggregation
 from mambamatcher.model.features import FusedAggregation
 from mambamatcher.model.mambamatcher import ModelConfig
 from mambamatcher.model.presets import PRESETS
-from mambamatcher.model.transfer import Transfer
+from mambamatcher.model.transfer import SHARP
 from mambamatcher.registry import Registry
 from mambamatcher.training.recipe import Recipe
 
@@ -42,7 +42,7 @@ def vit_s_model() -> ModelConfig:
         ),
         features=FusedAggregation(),
         correlation=LinearAggregation(),
-        transfer=Transfer(temperature=20.0, blend="scores"),
+        transfer=replace(SHARP, temperature=20.0, blend="scores"),
     )
 
 

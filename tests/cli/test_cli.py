@@ -47,6 +47,10 @@ def test_match_reads_points_from_a_file_and_prints_a_table(run, pair, tmp_path):
         (["--points", "10,999"], "outside the source image"),
         (["--points", "1,1", "--heatmap", "taken.png"], "exists already"),
         (["--points", "1,1", "--model", "nearst"], "Did you mean 'nearest'"),
+        (
+            ["--points", "1,1", "--model", "lit"],
+            "Did you mean 'lite'? Known: default, efficientnet, lite, ncnet, nearest",
+        ),
         (["--points-file", "gone.json"], "cannot read points"),
         (["--points-file", "bad.json"], "must be JSON"),
         (["--points", "1,1", "--out", "taken.png"], "exists already"),
@@ -62,6 +66,33 @@ def test_bad_input_is_one_sentence_and_exit_code_2(run, pair, arguments, message
     assert err.count("\n") == 1
     assert "Traceback" not in err + out
     assert (tmp_path / "taken.png").read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--preset", "papr"],
+            "unknown preset 'papr'. Did you mean 'paper'? Known: efficientnet, ncnet, nearest, paper",
+        ),
+        (['backbone.facets=["tokn"]'], "unknown facet 'tokn'. Did you mean 'token'? Known: key, query, token, value."),
+        (["--preset", "tiny", "backbone.layers=[4]"], "'dinov2-tiny' has layers 0 to 3; there is no layer 4"),
+        (["--preset", "tiny", "backbone.layers=[-1]"], "'dinov2-tiny' has layers 0 to 3; there is no layer -1"),
+        (["correlation.positional=sinus"], "Did you mean 'sinusoidal'? Known: learnable, none, sinusoidal."),
+    ],
+)
+def test_a_name_that_does_not_exist_is_answered_with_those_that_do(run, arguments, message):
+    code, out, err = run("info", *arguments)
+    assert code == 2
+    assert message in err
+    assert err.count("\n") == 1
+    assert "Traceback" not in err + out
+
+
+def test_none_can_be_typed_as_the_name_of_a_positional_encoding(run):
+    code, out, _ = run("info", "--preset", "tiny", "correlation.positional=none", "--json")
+    assert code == 0
+    assert json.loads(out)["config"]["correlation"]["positional"] == "none"
 
 
 def test_a_missing_image_is_refused_before_a_model_is_loaded(run, pair):

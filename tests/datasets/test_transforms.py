@@ -7,15 +7,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from mambamatcher.datasets.photometric import PHOTOMETRIC, photometric
 from mambamatcher.datasets.records import AnnotatedImage, has_side, mirror_name
 from mambamatcher.datasets.transforms import (
     CROP_MARGIN,
-    PHOTOMETRIC,
     SMALLEST_CROP,
     Augmentation,
     View,
     mirror,
-    photometric,
     random_crop,
 )
 from mambamatcher.errors import ConfigError

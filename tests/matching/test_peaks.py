@@ -1,10 +1,12 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from mambamatcher.matching.peaks import separate_peaks
 from mambamatcher.model.geometry import grid_centres
-from mambamatcher.model.transfer import Transfer
+from mambamatcher.model.transfer import SHARP
 
 GRID = (12, 16)
 
@@ -21,7 +23,7 @@ def bumps(*places: tuple[float, float, float], width: float = 0.15) -> torch.Ten
 
 def test_each_bump_is_found_once_finer_than_the_grid_and_nothing_else():
     places = [(0.53, -0.41, 1.0), (-0.48, 0.33, 0.9)]
-    peaks = separate_peaks(bumps(*places), 4, Transfer(temperature=12.0))
+    peaks = separate_peaks(bumps(*places), 4, replace(SHARP, temperature=12.0))
     np.testing.assert_array_equal(peaks.present, [[True, True, False, False]])
     for index, (x, y, _) in enumerate(places):
         truth = torch.tensor([x, y])
@@ -32,7 +34,7 @@ def test_each_bump_is_found_once_finer_than_the_grid_and_nothing_else():
 
 def test_a_second_peak_is_read_where_it_is_even_on_the_flank_of_a_higher_one():
     scores = bumps((0.0, 0.0, 1.0), (0.45, 0.0, 0.6), width=0.2)
-    second = separate_peaks(scores, 2, Transfer(temperature=30.0)).points[0, 1]
+    second = separate_peaks(scores, 2, replace(SHARP, temperature=30.0)).points[0, 1]
     assert second[0] == pytest.approx(0.45, abs=0.1)
 
 
@@ -41,7 +43,7 @@ def test_peaks_are_those_a_greedy_search_over_local_maxima_finds(seed):
     torch.manual_seed(seed)
     scores = torch.rand(3, *GRID)
     centres = grid_centres(GRID).numpy()
-    peaks = separate_peaks(scores, 5, Transfer(readout="argmax"), radius=0.4)
+    peaks = separate_peaks(scores, 5, replace(SHARP, readout="argmax"), radius=0.4)
     for row, found, present in zip(scores.numpy(), peaks.points.numpy(), peaks.present.numpy(), strict=True):
         expected: list[np.ndarray] = []
         for flat in np.argsort(-row, axis=None):

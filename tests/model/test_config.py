@@ -7,7 +7,7 @@ from mambamatcher import presets
 from mambamatcher.errors import ConfigError
 from mambamatcher.model.backbones import ResNetConfig
 from mambamatcher.model.config import from_dict, override, to_dict
-from mambamatcher.model.features import AttentionAggregation
+from mambamatcher.model.features import AttentionAggregation, NoAggregation
 from mambamatcher.model.mambamatcher import ModelConfig
 from mambamatcher.registry import Registry
 
@@ -41,6 +41,17 @@ def test_overrides_reach_nested_keys_with_their_types():
     assert config.backbone.layers == (10, 11)
     assert config.backbone.weights == "random"
     assert isinstance(config.transfer.sigma, float)
+
+
+@pytest.mark.parametrize("word", ["none", "None"])
+def test_none_is_the_name_none_where_there_is_one_and_a_missing_value_elsewhere(word):
+    positions = override(presets.paper(), ["correlation.positional=sinusoidal"])
+    config = override(positions, [f"correlation.positional={word}", f"features={word}", f"backbone.width={word}"])
+    assert config.correlation.positional == "none"
+    assert config.features == NoAggregation()
+    assert config.backbone.width is None
+    with pytest.raises(ConfigError, match="side must be of type int, got 'none'"):
+        override(positions, [f"side={word}"])
 
 
 @pytest.mark.parametrize("assignment", ["features=attention", "features.kind=attention"])

@@ -13,6 +13,7 @@ from mambamatcher.errors import ConfigError
 from mambamatcher.model.geometry import grid_centres, smallest_radius
 from mambamatcher.model.losses import keypoint_loss
 from mambamatcher.model.transfer import (
+    SHARP,
     Transfer,
     dense_transfer,
     matching_probability,
@@ -61,7 +62,7 @@ def slow_points(maps: np.ndarray, points: np.ndarray, transfer: Transfer, radius
     return np.array(out)
 
 
-@pytest.mark.parametrize("transfer", [PRINTED, Transfer(temperature=3.0)], ids=["printed", "shifted"])
+@pytest.mark.parametrize("transfer", [PRINTED, replace(SHARP, temperature=3.0)], ids=["printed", "shifted"])
 @pytest.mark.parametrize("radius", [0.9, 0.7])
 def test_transferred_points_equal_the_papers_equations(transfer, radius):
     maps, points = refined(), torch.rand(2, 6, 2, generator=torch.Generator().manual_seed(1)) * 2 - 1
@@ -74,7 +75,7 @@ def test_transferred_points_equal_the_papers_equations(transfer, radius):
 def test_blended_scores_are_read_once():
     maps, radius = refined(), 0.9
     points = torch.rand(2, 6, 2, generator=torch.Generator().manual_seed(1)) * 2 - 1
-    transfer = Transfer(temperature=3.0, blend="scores")
+    transfer = replace(SHARP, temperature=3.0, blend="scores")
     found = transfer_points(maps, points, transfer, radius)
     for b, k in np.ndindex(2, 6):
         weights = np.zeros(GRIDS[:2])
@@ -89,7 +90,7 @@ def test_neighbours_that_disagree_meet_halfway_only_if_their_points_are_blended(
     maps = torch.zeros(1, 1, 2, 1, 8)
     maps[0, 0, 0, 0, 0], maps[0, 0, 1, 0, 7] = 1.0, 0.9
     between = torch.zeros(1, 1, 2)
-    sharp = Transfer(temperature=200.0)
+    sharp = replace(SHARP, temperature=200.0)
     assert abs(transfer_points(maps, between, sharp)[0, 0, 0].item()) < 0.01
     scores = replace(sharp, blend="scores")
     assert transfer_points(maps, between, scores)[0, 0, 0].item() == pytest.approx(-7 / 8, abs=0.01)
@@ -104,22 +105,22 @@ def test_argmax_readout_gives_the_centre_of_the_best_position():
         assert_close(flow[b, i, j], torch.tensor([centre(l, GRIDS[3]), centre(k, GRIDS[2])]))
 
 
-def test_the_printed_form_lifts_far_negative_scores_and_the_default_does_not():
+def test_the_printed_form_lifts_far_negative_scores_and_the_shifted_one_does_not():
     # a row of negative scores: the best at the left, the worst at the far right
     row = torch.tensor([-0.2, -0.5, -0.6, -0.9]).view(1, 1, 4)
     narrow = {"sigma": 0.2, "temperature": 50.0}
-    printed = matching_probability(row, (1, 4), Transfer(scores="printed", **narrow))[0, 0]
-    default = matching_probability(row, (1, 4), Transfer(**narrow))[0, 0]
+    printed = matching_probability(row, (1, 4), Transfer(**narrow))[0, 0]
+    shifted = matching_probability(row, (1, 4), replace(SHARP, **narrow))[0, 0]
     assert printed.argmax() == 3
-    assert default.argmax() == 0
-    assert (default.diff() <= 0).all()
+    assert shifted.argmax() == 0
+    assert (shifted.diff() <= 0).all()
 
 
 @settings(max_examples=60, deadline=None)
 @given(
     arrays(np.float32, (1, 2, 3, 4, 5), elements=st.floats(-100, 100, width=32)),
     arrays(np.float32, (1, 4, 2), elements=st.floats(-1, 1, width=32)),
-    st.sampled_from([Transfer(), Transfer(scores="printed"), Transfer(readout="argmax")]),
+    st.sampled_from([Transfer(), SHARP, Transfer(readout="argmax")]),
 )
 def test_any_scores_and_points_give_points_inside_the_image_and_finite_gradients(scores, points, transfer):
     maps = torch.from_numpy(scores).requires_grad_()

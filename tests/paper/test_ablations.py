@@ -14,7 +14,7 @@ from mambamatcher.paper import ablations, trained_rows
 from mambamatcher.paper.ablations import Ablation, finished, train_rows
 from mambamatcher.paper.comparison import difference_line, outcome_rows, pair_shares
 from mambamatcher.paper.initialisation import initialise_as_weighted_sum
-from mambamatcher.paper.trained_rows import CORRELATION, FEATURES, Base, TrainedRow, base_of
+from mambamatcher.paper.trained_rows import CORRELATION, FEATURES, POSITIONAL, SORT_KEY, Base, TrainedRow, base_of
 from mambamatcher.training.recipe import Recipe
 
 LINEAR = TrainedRow(key="linear", paper="4D Conv k=1", changes=("model.correlation=linear",), seeds=2)
@@ -95,21 +95,22 @@ def test_rows_of_another_budget_are_not_mixed(ablation, trained):
         finished(LINEAR, replace(ablation, steps=4))
 
 
-@pytest.mark.parametrize("row", CORRELATION, ids=lambda row: row.key)
+@pytest.mark.parametrize("row", [*CORRELATION, *SORT_KEY, *POSITIONAL], ids=lambda row: row.key)
 def test_every_correlation_row_is_initialised_to_the_same_weighted_sum(row):
     base = base_of("embedded")
     levels, project = 5, nn.Linear(5, 1)
     aggregation = base.configured(row, 0, 1).model.correlation.build(levels)
     initialise_as_weighted_sum(aggregation, project)
-    correlation = torch.rand(2, levels, 2, 3, 4, 5)
-    expected = project(correlation.movedim(1, -1)).squeeze(-1)
+    correlation = torch.rand(2, levels, 2, 3, 4, 5) * 2 - 1
+    seen = correlation.relu() if row.key == "correlation-fastformer" else correlation  # TransforMatcher clips
+    expected = project(seen.movedim(1, -1)).squeeze(-1)
     with torch.no_grad():
         assert_close(aggregation(correlation), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("base", ["embedded", "paper"])
 def test_every_row_is_a_recipe_with_a_frozen_backbone_and_one_validation(base):
-    for row in (*CORRELATION, *FEATURES, *trained_rows.SORT_KEY, *trained_rows.POSITIONAL):
+    for row in (*CORRELATION, *FEATURES, *SORT_KEY, *POSITIONAL):
         recipe = base_of(base).configured(row, 1, 240)
         assert recipe.model.backbone.trainable_blocks == 0
         assert (recipe.seed, recipe.steps, recipe.round_steps) == (1, 240, 240)

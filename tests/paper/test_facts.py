@@ -3,16 +3,20 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
 from mambamatcher import presets
 from mambamatcher.benchmark.complexity import stages
+from mambamatcher.model.checkpoint import CONFIG, SHIPPED, read_config
 from mambamatcher.model.correlation import Conv4dAggregation, FastFormerAggregation, SimilarityScanAggregation
 from mambamatcher.model.geometry import smallest_radius
 from mambamatcher.model.mambamatcher import build_untrained, count_parameters
+from mambamatcher.model.transfer import SHARP, Transfer, matching_probability
 
 LEVELS = 16
+ASSETS = SHIPPED["default"].parent
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +39,14 @@ def test_4d_convolution_has_1297_parameters():
     assert count_parameters(Conv4dAggregation(kernel_size=3).build(LEVELS)) == 1297
 
 
-def test_six_layers_of_fastformer_have_about_26000_parameters():
-    assert count_parameters(FastFormerAggregation().build(LEVELS)) == pytest.approx(26_000, rel=0.005)
+def test_fastformer_has_the_papers_26_0k_parameters_without_the_rotary_positions_of_transformatcher():
+    assert count_parameters(FastFormerAggregation(rotary=False).build(LEVELS)) == 25_993
+    assert count_parameters(FastFormerAggregation().build(LEVELS)) == 25_993 - 6 * (2 + 8)
+
+
+def test_fastformer_has_the_sizes_of_transformatcher():
+    config = presets.transformatcher().correlation
+    assert (config.width, config.depth, config.heads, config.head_width, config.rotary) == (16, 6, 8, 4, True)
 
 
 def test_feature_aggregation_has_42471168_parameters(paper):
@@ -76,6 +86,36 @@ def test_the_inference_radius_covers_the_30x30_grid_and_no_coarser_one():
     assert (transfer.radius, transfer.training_radius) == (0.05, 0.1)
     assert math.sqrt(2) / 30 < transfer.radius
     assert smallest_radius((30, 30)) < transfer.radius < smallest_radius((28, 28))
+
+
+def test_the_readout_of_the_paper_is_the_printed_equation_with_the_sigma_of_transformatcher():
+    """No temperature and no shift; sigma is 10 cells of a 30-cell grid."""
+    refined = torch.randn(1, 3, 30, 30, generator=torch.Generator().manual_seed(0)).double()
+    probability = matching_probability(refined.flatten(2), (30, 30), presets.paper().transfer)
+    for row in range(3):
+        scores = refined[0, row].numpy()
+        k, l = np.unravel_index(scores.argmax(), scores.shape)  # noqa: E741
+        rows, columns = np.mgrid[:30, :30]
+        gaussian = np.exp(-((rows - k) ** 2 + (columns - l) ** 2) / (2 * 10**2))
+        printed = np.exp(gaussian * scores) / np.exp(gaussian * scores).sum()
+        np.testing.assert_allclose(probability[0, row].unflatten(0, (30, 30)), printed, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["strong", "resnet101", "transformatcher"])
+def test_the_papers_variants_and_transformatcher_share_the_printed_readout(name):
+    assert presets.PRESETS[name]().transfer == presets.paper().transfer == Transfer()
+
+
+def test_only_the_readout_tells_the_sharp_preset_from_the_papers():
+    assert replace(presets.paper_sharp(), transfer=Transfer()) == presets.paper()
+    assert presets.paper_sharp().transfer == SHARP
+
+
+@pytest.mark.parametrize("model", ["lite", "lite-pf-pascal"])
+def test_the_shipped_models_read_out_shifted_scores_at_their_own_temperature(model):
+    transfer = read_config(ASSETS / model / CONFIG).transfer
+    assert (transfer.sigma, transfer.scores) == (SHARP.sigma, SHARP.scores)
+    assert transfer.temperature == presets.efficientnet().transfer.temperature == 20
 
 
 def test_the_block_has_the_papers_sizes():

@@ -8,7 +8,7 @@ from PIL import Image
 from mambamatcher.errors import InputError
 from mambamatcher.matching.matcher import PreparedPair
 from mambamatcher.model.geometry import grid_centres
-from mambamatcher.model.transfer import Transfer
+from mambamatcher.model.transfer import SHARP
 from mambamatcher.tools.edit import (
     object_mask,
     read_layer,
@@ -34,7 +34,7 @@ def pair_with(places: np.ndarray, source: tuple[int, int] = (11, 13), readout: s
     wanted = torch.from_numpy(places).float().reshape(-1, 2)
     scores = torch.exp(-torch.cdist(grid_centres(source), wanted).square() / (2 * 0.2**2))
     refined = scores.reshape(1, *source, *places.shape[:2])
-    transfer = Transfer(readout=readout, temperature=20.0)
+    transfer = replace(SHARP, readout=readout, temperature=20.0)
     return PreparedPair(source=picture(130, 110), target=picture(140, 120, 1), refined=refined, transfer=transfer)
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from mambamatcher.errors import WeightsError
 from mambamatcher.model.backbones.facets import BACKBONES, Backbone, BackboneConfig, Images
-from mambamatcher.model.backbones.weights import StateDict, load_exactly, read_state_dict
+from mambamatcher.model.backbones.weights import StateDict, load_exactly, read_state_dict, unknown_weights
 from mambamatcher.registry import unknown
 
 SCALES = {"efficientnet-lite0": (1.0, 1.0), "efficientnet-lite1": (1.0, 1.1), "efficientnet-lite2": (1.1, 1.2)}
@@ -137,6 +137,8 @@ class EfficientNetLite(Backbone):
         if config.weights != "random":
             in_wheel = config.weights == "pretrained"
             path = weights_in_wheel(config.name) if in_wheel else Path(config.weights).expanduser()
+            if not path.exists():
+                raise unknown_weights(config.weights, ("pretrained", "random"))
             load_exactly(self.network, from_wheel(read_state_dict(path)), str(path))
         channels = self.network.channels
         self.level_channels = tuple(channels[layer] for layer in config.layers if layer < len(channels))

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from mambamatcher.errors import WeightsError
 from mambamatcher.model.backbones.focus import FOCUS, focus_file, read_focus
+from mambamatcher.registry import unknown
 
 # exceptions that safetensors and torch.load raise for broken files
 _UNREADABLE = (
@@ -38,6 +39,7 @@ _UNREADABLE = (
 )
 
 StateDict = dict[str, Tensor]
+HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 
 
 def read_state_dict(path: Path) -> StateDict:
@@ -116,6 +118,11 @@ def check_fit(module: nn.Module, state: StateDict, origin: str) -> None:
             )
 
 
+def unknown_weights(weights: str, names: Iterable[str]) -> WeightsError:
+    """Return an error for weights that are neither one of these names nor a file or folder."""
+    return WeightsError(f"{unknown('weights', weights, names)} An existing file or folder works too.")
+
+
 def load_transformers(
     model_class: Any, config: Any, weights: str, hub_id: str, translate: Callable[[StateDict], StateDict]
 ) -> Any:
@@ -141,6 +148,8 @@ def load_transformers(
         return _from_pretrained(model_class, path, f"folder {path}", config=config, local_files_only=True)
     if path.is_absolute() or weights.startswith((".", "~")):
         raise WeightsError(f"there is no weights file or folder at {weights}")
+    if weights != "pretrained" and not HUB_ID.fullmatch(weights):
+        raise unknown_weights(weights, ("pretrained", "random", FOCUS, "OWNER/NAME on the hub"))
     folder = download(hub_id if weights == "pretrained" else weights)
     return _from_pretrained(model_class, folder, f"folder {folder}", config=config, local_files_only=True)
 

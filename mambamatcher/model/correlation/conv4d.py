@@ -47,8 +47,9 @@ def mutual_filter(x: Float[Tensor, "batch channel hs ws ht wt"]) -> Float[Tensor
 class Conv4dAggregator(CorrelationAggregator):
     """A stack of 4D convolutions from all levels to one map.
 
-    With `consensus` it follows NCNet: the mutual filter is applied before and after, and the convolutions also run on
-    the map with source and target exchanged, so that the result does not depend on which image is the source.
+    With `consensus` it follows NCNet: the mutual filter is applied before and after, every convolution ends in a ReLU,
+    and the stack also runs on the map with source and target exchanged. The sum of both results does not depend on
+    which image is the source.
     """
 
     def __init__(self, levels: int, config: "Conv4dAggregation") -> None:
@@ -68,8 +69,8 @@ class Conv4dAggregator(CorrelationAggregator):
             return self._convolve(correlation).squeeze(1)
         filtered = mutual_filter(correlation)
         swapped = rearrange(filtered, "b level hs ws ht wt -> b level ht wt hs ws")
-        both = self._convolve(filtered) + rearrange(self._convolve(swapped), "b 1 ht wt hs ws -> b 1 hs ws ht wt")
-        return mutual_filter(F.relu(both)).squeeze(1)
+        forwards, backwards = F.relu(self._convolve(filtered)), F.relu(self._convolve(swapped))
+        return mutual_filter(forwards + rearrange(backwards, "b 1 ht wt hs ws -> b 1 hs ws ht wt")).squeeze(1)
 
 
 @CORRELATION_AGGREGATIONS.register("conv4d")

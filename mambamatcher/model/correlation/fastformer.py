@@ -5,41 +5,67 @@ from dataclasses import dataclass
 from einops import rearrange
 from torch import nn
 
+from mambamatcher.errors import ConfigError
 from mambamatcher.model.correlation.base import (
     CORRELATION_AGGREGATIONS,
     CorrelationAggregator,
     CorrelationConfig,
     CorrelationMap,
     Refined,
-    mean_of_levels,
 )
 from mambamatcher.model.layers.fastformer import FastFormerLayer
 
 
 class FastFormerAggregator(CorrelationAggregator):
-    """Additive-attention layers over the correlation sequence, then a projection to one score per position."""
+    """Embed the positive scores of each position, apply additive-attention layers, and project to one score."""
 
     def __init__(self, levels: int, config: "FastFormerAggregation") -> None:
         super().__init__()
+        self.embed = nn.Linear(levels, config.width)
         self.layers = nn.Sequential(
-            *(FastFormerLayer(levels, config.heads, config.head_width) for _ in range(config.depth))
+            *(
+                FastFormerLayer(config.width, config.heads, config.head_width, config.rotary)
+                for _ in range(config.depth)
+            )
         )
-        self.project = mean_of_levels(levels)
+        self.project = nn.Linear(config.width, 1)
 
     def forward(self, correlation: CorrelationMap) -> Refined:
         """Refine a correlation map."""
-        sequence = rearrange(correlation, "b level hs ws ht wt -> b (hs ws ht wt) level")
-        return self.project(self.layers(sequence)).squeeze(-1).unflatten(1, correlation.shape[2:])
+        sequence = rearrange(correlation.relu(), "b level hs ws ht wt -> b (hs ws ht wt) level")
+        return self.project(self.layers(self.embed(sequence))).squeeze(-1).unflatten(1, correlation.shape[2:])
 
 
 @CORRELATION_AGGREGATIONS.register("fastformer")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FastFormerAggregation(CorrelationConfig):
-    """By default six layers of four heads of width 8: 26,081 parameters at 16 levels, the paper's "26.0K"."""
+    """Row "FastFormer" of the paper's correlation table. The defaults are TransforMatcher's.
 
+    At 16 levels it has 25,933 parameters. Without rotary positions it has 25,993, the paper's "26.0K".
+
+    Attributes:
+        width: Channels to which the levels of each position are embedded.
+        depth: Number of layers.
+        heads: Attention heads per layer.
+        head_width: Channels per head.
+        rotary: Whether queries and keys are rotated by their position in the flattened map. `head_width` must be even.
+    """
+
+    width: int = 16
     depth: int = 6
-    heads: int = 4
-    head_width: int = 8
+    heads: int = 8
+    head_width: int = 4
+    rotary: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("width", "depth", "heads", "head_width"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"correlation.{name} must be at least 1, got {getattr(self, name)}")
+        if self.rotary and self.head_width % 2:
+            raise ConfigError(
+                f"correlation.rotary needs an even head_width, got {self.head_width}; use {self.head_width + 1} or "
+                f"rotary=false"
+            )
 
     def build(self, levels: int) -> FastFormerAggregator:
         """Build the aggregator."""

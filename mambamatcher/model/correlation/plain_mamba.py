@@ -18,7 +18,7 @@ from mambamatcher.model.layers.mamba import MambaSettings
 
 
 class PlainMamba4dAggregator(CorrelationAggregator):
-    """Scan along eight snakes (two directions of four axes) with one shared block."""
+    """Convolve over the positions of each image, then scan along eight snakes (two directions of four axes)."""
 
     def __init__(self, levels: int, settings: MambaSettings) -> None:
         super().__init__()

@@ -84,23 +84,32 @@ class SimilarityScan(CorrelationAggregator):
         sequence = rearrange(correlation, "b level hs ws ht wt -> b (hs ws ht wt) level")
         similarity = self.sort_key(sequence).detach()
         orders = [order(similarity, shape) for order in self.orders]
-        sequence = self.positional(sequence, shape)
         if self.can_be_fused and may_use_cpu_kernels(sequence):
-            return self._fused(sequence, orders[0]).unflatten(1, shape)
+            return self._fused(sequence, self.positional(sequence, shape), orders[0]).unflatten(1, shape)
         for norm, scan in zip(self.norms, self.scans, strict=True):
-            scanned = scan(norm(sequence), orders)
+            # The block sees positions, the residual does not: the projection would turn them into a bias of the scores.
+            scanned = scan(norm(self.positional(sequence, shape)), orders)
             sequence = sequence + scanned if self.residual else scanned
         return self.project(sequence).squeeze(-1).unflatten(1, shape)
 
-    def _fused(self, sequence: Sequence, order: Int[Tensor, "batch position"]) -> Float[Tensor, "batch position"]:
-        """Run the single scan in the fused CPU kernel, which stores no intermediate results."""
+    def _fused(
+        self, sequence: Sequence, seen: Sequence, order: Int[Tensor, "batch position"]
+    ) -> Float[Tensor, "batch position"]:
+        """Run the single scan in the fused CPU kernel, which stores no intermediate results.
+
+        The kernel takes one sequence. Where the block sees another one than the residual, the residual is added here.
+        """
         from mambamatcher.ops.refinement import BlockWeights, Head, refine  # importing Numba takes 0.3 s
 
         norm = self.norms[0]
         affine = (norm.weight, norm.bias) if isinstance(norm, nn.LayerNorm) else (None, None)
-        head = Head(self.project.weight, self.project.bias, affine[0], affine[1], self.residual)
+        residual_in_kernel = self.residual and seen is sequence
+        head = Head(self.project.weight, self.project.bias, affine[0], affine[1], residual_in_kernel)
         weights = BlockWeights.from_state(self.scans[0].get_submodule("blocks.0").state_dict())
-        return refine(sequence, order, weights, head, self.discretization)
+        refined = refine(seen, order, weights, head, self.discretization)
+        if self.residual and not residual_in_kernel:
+            refined = refined + (sequence @ self.project.weight.T).squeeze(-1)
+        return refined
 
 
 @CORRELATION_AGGREGATIONS.register("similarity_scan")
@@ -112,7 +121,7 @@ class SimilarityScanAggregation(CorrelationConfig):
         orders: Scan orders. Each has its own block and their outputs are summed; ("raster", "reverse_raster") is the
             bidirectional row.
         sort_key: Similarity that the similarity-aware orders sort by.
-        positional: Positional encoding added before the scan.
+        positional: Positional encoding that the blocks see besides the scores. It is not part of the residual.
         depth: Number of scan layers.
         norm: Whether each layer starts with a LayerNorm.
         residual: Whether each layer adds its input to its output.

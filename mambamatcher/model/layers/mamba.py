@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from einops import rearrange
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from mambamatcher.errors import ConfigError
@@ -40,32 +40,35 @@ class MambaSettings:
             raise unknown("discretization", self.discretization, DISCRETIZATIONS)
 
 
-class Mamba(nn.Module):
-    """One Mamba block. Parameters have the names and shapes of mamba_ssm, so its checkpoints load.
+class SelectiveBlock(nn.Module):
+    """What Mamba and PlainMamba share: projections and the selective scan. They differ in the convolution before it.
+
+    Parameters have the names and shapes of mamba_ssm, so its checkpoints load.
 
     Args:
         width: Channels of the input and of the output.
         settings: Sizes of the block.
-        directions: Number of scan directions for PlainMamba's direction-aware update, which adds a learnt vector for
-            the direction of each step to B. 0 disables it.
     """
 
-    def __init__(self, width: int, settings: MambaSettings, directions: int = 0) -> None:
+    def __init__(self, width: int, settings: MambaSettings) -> None:
         super().__init__()
         inner = settings.expand * width
         self.rank = settings.rank or math.ceil(width / 16)
         self.state = settings.state
         self.discretization = settings.discretization
         self.in_proj = nn.Linear(width, 2 * inner, bias=False)
-        self.conv1d = nn.Conv1d(inner, inner, settings.conv, groups=inner, padding=settings.conv - 1)
+        self.add_convolution(inner, settings)
         self.x_proj = nn.Linear(inner, self.rank + 2 * settings.state, bias=False)
         self.dt_proj = nn.Linear(self.rank, inner)
         self.A_log = nn.Parameter(torch.empty(inner, settings.state))
         self.D = nn.Parameter(torch.ones(inner))
         self.out_proj = nn.Linear(inner, width, bias=False)
-        self.direction_B = nn.Parameter(torch.zeros(directions, settings.state)) if directions else None
         if not self.A_log.is_meta:  # initialising meta tensors does nothing but imports the compiler
             self._initialise()
+
+    def add_convolution(self, inner: int, settings: MambaSettings) -> None:
+        """Create the convolution of the inner channels."""
+        raise NotImplementedError
 
     def _initialise(self) -> None:
         with torch.no_grad():
@@ -80,40 +83,48 @@ class Mamba(nn.Module):
         with torch.no_grad():
             self.dt_proj.bias.copy_(delta + torch.log(-torch.expm1(-delta)))
 
-    def forward(self, sequence: Float[Tensor, "batch position width"]) -> Float[Tensor, "batch position width"]:
-        """Scan the sequence from the first position to the last."""
-        inner, gate = self.in_proj(sequence).chunk(2, dim=-1)
-        return self.out_proj(self.scan(inner, gate))
-
     def scan(
         self,
-        inner: Float[Tensor, "batch position inner"],
-        gate: Float[Tensor, "batch position inner"] | None,
-        direction: Int[Tensor, " position"] | None = None,
-    ) -> Float[Tensor, "batch position inner"]:
-        """Apply the causal convolution and the scan: everything between the input and the output projection.
+        u: Float[Tensor, "batch inner position"],
+        gate: Float[Tensor, "batch inner position"] | None = None,
+        added_B: Float[Tensor, "state position"] | None = None,
+    ) -> Float[Tensor, "batch inner position"]:
+        """Scan the convolved channels, with Δ, B and C computed from them.
 
         Args:
-            inner: Projected sequence.
+            u: Inner channels after the convolution and its activation.
             gate: Projected gate; None returns the ungated output.
-            direction: Index of each position's direction, for direction-aware blocks.
+            added_B: Added to B at each position.
         """
-        length = inner.shape[1]
-        u = F.silu(self.conv1d(rearrange(inner, "b l d -> b d l"))[..., :length])
         delta, B, C = self.x_proj(rearrange(u, "b d l -> b l d")).split([self.rank, self.state, self.state], dim=-1)
-        if self.direction_B is not None and direction is not None:
-            B = B + self.direction_B[direction]
+        B = rearrange(B, "b l n -> b n l")
         y = selective_scan(
             u,
             rearrange(delta @ self.dt_proj.weight.T, "b l d -> b d l"),
             -torch.exp(self.A_log.float()),
-            rearrange(B, "b l n -> b n l"),
+            B if added_B is None else B + added_B,
             rearrange(C, "b l n -> b n l"),
             self.D.float(),
-            z=None if gate is None else rearrange(gate, "b l d -> b d l"),
+            z=gate,
             delta_bias=self.dt_proj.bias.float(),
             delta_softplus=True,
             discretization=self.discretization,
         )
         assert isinstance(y, Tensor)  # without return_last_state there is no tuple
-        return rearrange(y, "b d l -> b l d")
+        return y
+
+
+class Mamba(SelectiveBlock):
+    """One Mamba block: a causal convolution and a scan along one sequence."""
+
+    conv1d: nn.Conv1d
+
+    def add_convolution(self, inner: int, settings: MambaSettings) -> None:
+        """Create the causal convolution."""
+        self.conv1d = nn.Conv1d(inner, inner, settings.conv, groups=inner, padding=settings.conv - 1)
+
+    def forward(self, sequence: Float[Tensor, "batch position width"]) -> Float[Tensor, "batch position width"]:
+        """Scan the sequence from the first position to the last."""
+        inner, gate = rearrange(self.in_proj(sequence), "b l (two d) -> two b d l", two=2)
+        u = F.silu(self.conv1d(inner)[..., : sequence.shape[1]])
+        return self.out_proj(rearrange(self.scan(u, gate), "b d l -> b l d"))

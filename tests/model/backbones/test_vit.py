@@ -172,6 +172,24 @@ def test_offline_with_nothing_cached_one_sentence_says_what_to_do(monkeypatch, t
 
 
 @pytest.mark.parametrize(
+    ("config", "known"),
+    [
+        (
+            VitConfig(name="dinov2-tiny", layers=(3,), weights="pretraned"),
+            "OWNER/NAME on the hub, pretrained, random, vit-s-focus",
+        ),
+        (EfficientNetLiteConfig(weights="pretraned"), "pretrained, random"),
+    ],
+)
+def test_weights_that_do_not_exist_are_answered_with_the_names_that_do(config, known):
+    with pytest.raises(WeightsError) as caught:
+        config.build()
+    assert str(caught.value) == (
+        f"unknown weights 'pretraned'. Did you mean 'pretrained'? Known: {known}. An existing file or folder works too."
+    )
+
+
+@pytest.mark.parametrize(
     ("make", "says"),
     [
         (lambda path: path / "gone.pth", "no weights file or folder"),

@@ -7,6 +7,7 @@ from mambamatcher.errors import ConfigError
 from mambamatcher.model.correlation import (
     CORRELATION_AGGREGATIONS,
     Conv4dAggregation,
+    FastFormerAggregation,
     SimilarityScanAggregation,
 )
 from mambamatcher.model.correlation.similarity_scan import SORT_KEYS
@@ -29,12 +30,15 @@ ROWS = {
     **{name: config() for name, config in CORRELATION_AGGREGATIONS.items()},
     "conv4d k=1": Conv4dAggregation(kernel_size=1),
     "conv4d k=5": Conv4dAggregation(kernel_size=5),
+    "fastformer with heads of 8": FastFormerAggregation(heads=3, head_width=8, depth=2),
+    "fastformer without rotary": FastFormerAggregation(rotary=False, depth=2),
     "conv4d consensus": Conv4dAggregation(hidden=(2,), consensus=True),
     **{f"order {name}": scan(orders=(name,)) for name in SCAN_ORDERS},
     "bidirectional": scan(orders=("raster", "reverse_raster")),
     **{f"sort by {name}": scan(sort_key=name) for name in SORT_KEYS},
     **{f"positional {name}": scan(positional=name) for name in POSITIONAL_ENCODINGS},
     "norm": scan(norm=True),
+    "norm and positions, depth 2": scan(norm=True, positional="sinusoidal", depth=2),
     "no residual, depth 2": scan(residual=False, depth=2),
 }
 
@@ -84,12 +88,12 @@ def slow_conv4d(module, maps, config):
     if not config.consensus:
         return stack(maps)[0]
     maps = slow_mutual(maps)
-    both = stack(maps) + stack(maps.transpose(0, 3, 4, 1, 2)).transpose(0, 3, 4, 1, 2)
-    return slow_mutual(np.maximum(both, 0))[0]
+    forwards, backwards = stack(maps), stack(maps.transpose(0, 3, 4, 1, 2)).transpose(0, 3, 4, 1, 2)
+    return slow_mutual(np.maximum(forwards, 0) + np.maximum(backwards, 0))[0]
 
 
 def slow_fastformer(module, maps, config):
-    tokens = sequence_of(maps)
+    tokens = slow.linear(module.embed, np.maximum(sequence_of(maps), 0))
     for layer in module.layers:
         norm, attend = layer.attention
         tokens = tokens + slow.additive_attention(attend, slow.layer_norm(norm, tokens))
@@ -130,9 +134,9 @@ def slow_similarity_scan(module, maps, config):
     tokens = sequence_of(maps)
     similarity = {"last": tokens[:, -1], "penultimate": tokens[:, -2], "mean": tokens.mean(1)}[config.sort_key]
     orders = [slow_order(name, np.round(similarity, 9)) for name in config.orders]
-    tokens = slow_positions(module, tokens, config.positional)
     for norm, layer in zip(module.norms, module.scans, strict=True):
-        seen = slow.layer_norm(norm, tokens) if config.norm else tokens
+        seen = slow_positions(module, tokens, config.positional)
+        seen = slow.layer_norm(norm, seen) if config.norm else seen
         scanned = slow.ordered_scan(layer, seen, orders)
         tokens = tokens + scanned if config.residual else scanned
     return slow.linear(module.project, tokens).reshape(GRIDS)
@@ -186,17 +190,32 @@ def test_constant_maps_give_finite_scores(row, value):
     assert module(torch.full((1, LEVELS, *GRIDS), value)).isfinite().all()
 
 
-@pytest.mark.parametrize("name", ["linear", "fastformer", "similarity_scan"])
+@pytest.mark.parametrize("name", ["linear", "similarity_scan"])
 def test_an_untrained_projection_starts_as_the_mean_of_the_levels(name):
     project = CORRELATION_AGGREGATIONS[name]().build(LEVELS).project
     assert_close(project.weight, torch.full((1, LEVELS), 1 / LEVELS))
     assert project.bias.item() == 0
 
 
+@pytest.mark.parametrize("inference", [False, True], ids=["training", "inference"])
+@pytest.mark.parametrize("positional", POSITIONAL_ENCODINGS)
+def test_positions_reach_the_block_and_never_the_projection(positional, inference):
+    torch.manual_seed(0)
+    module = scan(positional=positional, identity_start=True).build(LEVELS)
+    constant = torch.full((1, LEVELS, *GRIDS), 0.3)
+    with torch.inference_mode(inference):
+        assert module(constant).unique().numel() == 1  # the block adds zero, so no position may differ from another
+        torch.nn.init.normal_(module.scans[0].blocks[0].out_proj.weight.data)
+        scores = module(torch.zeros(1, LEVELS, *GRIDS)).detach()
+    assert (scores.std() > 1e-3) == (positional != "none")
+
+
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
         (lambda: Conv4dAggregation(kernel_size=4), "odd"),
+        (lambda: FastFormerAggregation(head_width=3), "even head_width"),
+        (lambda: FastFormerAggregation(heads=0), "heads"),
         (lambda: scan(orders=()), "at least one order"),
         (lambda: scan(orders=("decending",)), "Did you mean 'descending'"),
         (lambda: scan(sort_key="lats"), "Did you mean 'last'"),

@@ -3,6 +3,7 @@ import torch
 from torch.testing import assert_close
 
 from mambamatcher.errors import ConfigError
+from mambamatcher.model.layers.grid_scans import SnakeScan
 from mambamatcher.model.layers.mamba import Mamba, MambaSettings
 from tests import slow
 
@@ -63,3 +64,14 @@ def test_delta_starts_in_mambas_range():
 def test_impossible_sizes_are_refused(wrong, says):
     with pytest.raises(ConfigError, match=says):
         MambaSettings(**wrong)
+
+
+def test_plain_mamba_starts_as_published():
+    """A depthwise 7x7 convolution before the scans, and direction vectors drawn with a deviation of 0.02."""
+    torch.manual_seed(0)
+    scan = SnakeScan(96, axes=2, settings=MambaSettings(state=64))
+    (convolution,) = scan.convolutions
+    assert (convolution.kernel_size, convolution.groups, convolution.in_channels) == ((7, 7), 192, 192)
+    assert scan.direction_B.shape == (5, 64)
+    assert scan.direction_B.std().item() == pytest.approx(0.02, rel=0.15)
+    assert not any("conv1d" in name for name in scan.state_dict())
