@@ -50,6 +50,16 @@ def module_rows(config: ModelConfig) -> list[Row]:
     return rows
 
 
+def pair_cost(model: MambaMatcher) -> tuple[Cell, Cell]:
+    """Measure milliseconds and gigabytes of one pair of square images in memory, up to ten points."""
+    chosen = model.backbone.mean.device
+    images = torch.rand(2, 1, 3, model.config.side, model.config.side, device=chosen)
+    points = torch.rand(1, 10, 2, device=chosen) * 2 - 1
+    with torch.inference_mode():
+        _, (gigabytes, milliseconds) = _measure(lambda: model(*images, points))
+    return milliseconds, gigabytes
+
+
 def resolution_cost_rows(levels: int, grids: dict[int, int]) -> list[Row]:
     """Measure two correlation aggregations alone on random maps.
 
@@ -65,7 +75,7 @@ def resolution_cost_rows(levels: int, grids: dict[int, int]) -> list[Row]:
                 module = AGGREGATIONS[name].build(levels).eval().to(device())
                 cost = _measure(partial(module, correlation))[1]
                 cells = (Cell(value=grid), *cost)
-                rows.append(Row(name=f"{name}, side {side}", origin=MEASURED, protocol=_how(), cells=cells))
+                rows.append(Row(name=f"{name}, side {side}", origin=MEASURED, protocol=how(), cells=cells))
     return rows
 
 
@@ -107,12 +117,13 @@ def _on_gpu(compute: Callable[[], Any]) -> tuple[float, float]:
 
 def _row(name: str, module: torch.nn.Module, cost: tuple[Cell, Cell]) -> Row:
     cells = (*cost, Cell(value=f"{count_parameters(module):,}"))
-    return Row(name=name, origin=MEASURED, protocol=_how(), cells=cells)
+    return Row(name=name, origin=MEASURED, protocol=how(), cells=cells)
 
 
-def _how() -> str:
+def how(what: str = "this module alone") -> str:
+    """Describe the machine that costs are measured on, and how."""
     if torch.cuda.is_available():
         where = torch.cuda.get_device_name()
     else:
         where = f"CPU, {torch.get_num_threads()} thread(s); memory that the process holds beyond what it held before"
-    return f"{where}; this module alone, best of {RUNS} runs after a first one"
+    return f"{where}; {what}, best of {RUNS} runs after a first one"
