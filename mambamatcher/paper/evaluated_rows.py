@@ -92,15 +92,14 @@ def protocol(reports: Sequence[Report], how: str) -> str:
 def main_rows(pascal: Evaluation, spair: Evaluation) -> list[Row]:
     """Measure PF-PASCAL and SPair-71k, each with its own model, and the cost of a pair with that of SPair-71k."""
     reports = [pascal.report("pf-pascal"), spair.report("spair")]
-    cost = costs.pair_cost(spair.matcher.model)
+    cost, how = costs.pair_cost(spair.matcher.model)
     sides = list(dict.fromkeys(each.matcher.config.side for each in (pascal, spair)))
     side = Cell(value=sides[0] if len(sides) == 1 else "/".join(map(str, sides)))
-    how = f"time and memory: {costs.how('one pair with the model of SPair-71k')}"
     return [
         _row(
             _names(pascal, spair),
             reports,
-            f"alpha_img and alpha_bbox, per image, {frame}; {how}",
+            f"alpha_img and alpha_bbox, per image, {frame}; time and memory of the model of SPair-71k: {how}",
             (side, *cells(reports[0], "img", scale), *cells(reports[1], "bbox", scale), *cost),
         )
         for scale, frame in FRAMES.items()
