@@ -78,6 +78,17 @@ def one_thread() -> list[str]:
     return [f"{rates[0]:.1f} to {rates[-1]:.1f} images per second"]
 
 
+def ray() -> list[str]:
+    found = load("engines.json")
+    return [
+        f"| {name} | {100 * found[key]['ray_over_local'] - 100:.1f} % | {found[key]['two_workers_over_one']:.2f} ("
+        for name, key in (
+            ("Ray started for the run", "Ray started for the run"),
+            ("Ray already running", "Ray running already"),
+        )
+    ]
+
+
 def training_steps() -> list[str]:
     return [
         f"| `{row['recipe']}` | {row['side']} | {row['images_per_step']} | {row['cpu_seconds_per_image']:.2f} | "
@@ -114,6 +125,7 @@ CARD = "mambamatcher/assets/lite/README.md"
         ("docs/paper.md", both_frames),
         ("docs/evaluation.md", scoring),
         ("docs/training.md", training_steps),
+        ("docs/scale.md", ray),
     ],
     ids=lambda value: value if isinstance(value, str) else value.__name__,
 )
