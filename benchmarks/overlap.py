@@ -5,7 +5,7 @@
 
 Splits the validation pairs by the images that they share with PF-PASCAL's official training pairs, and prints PCK@0.10
 per image of each part, by the evaluation's first metric, with a 95 % bootstrap interval over pairs. SPair-71k takes its
-images from the same collection, under the same names.
+images from the same collection, under the same names. Writes benchmarks/results/lite/overlap-DATASET.json.
 """
 
 import argparse
@@ -42,13 +42,16 @@ def main() -> None:
         parts["one or both trained on" if _names(pair) & seen else "no image trained on"].append(share)
         if _names(pair) in trained_pairs:
             parts["trained on"].append(share)
-    rng = np.random.default_rng(0)
+    rng, result = np.random.default_rng(0), {}
     for name, shares in filter(lambda part: part[1], parts.items()):
         values = np.array(shares)
         low, high = np.quantile(
             values[rng.integers(len(values), size=(RESAMPLES, len(values)))].mean(axis=1), [0.025, 0.975]
         )
+        result[name] = {"pairs": len(values), "pck": [round(100 * each, 1) for each in (values.mean(), low, high)]}
         print(f"{name}: {len(values)} pairs, {100 * values.mean():.1f} ({100 * low:.1f} to {100 * high:.1f})")
+    path = Path("benchmarks/results/lite") / f"overlap-{arguments.dataset}.json"
+    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
 def _names(pair: Pair) -> frozenset[str]:

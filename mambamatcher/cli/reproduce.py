@@ -14,7 +14,10 @@ def reproduce(
     ],
     budget: Annotated[int | None, typer.Option(min=1, help="Training steps per row, for tables that train.")] = None,
     root: Annotated[Path | None, typer.Option(help="Folder with the benchmarks. Default: MAMBAMATCHER_DATA.")] = None,
-    model: Annotated[str | None, typer.Option(help="Folder of a saved model. Default: the embedded one.")] = None,
+    model: Annotated[str | None, typer.Option(help="Folder of a saved model. Default: the shipped one.")] = None,
+    pf_pascal_model: Annotated[
+        str | None, typer.Option(help="Folder of a model trained on PF-PASCAL, for main, per-point and generalisation.")
+    ] = None,
     split: Annotated[str, typer.Option(help="Split to evaluate on.")] = "test",
     base: Annotated[str, typer.Option(help="What trained rows start from: embedded, or paper (DINOv2).")] = "embedded",
     limit: Annotated[int | None, typer.Option(min=1, help="Evaluate only the first LIMIT pairs.")] = None,
@@ -42,6 +45,7 @@ def reproduce(
         return
     options = ReproduceOptions(
         model=model,
+        pf_pascal_model=pf_pascal_model,
         split=split,
         root=root,
         budget=budget,

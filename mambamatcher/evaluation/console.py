@@ -10,7 +10,10 @@ WIDE = 150  # terminal columns needed to show the intervals
 
 
 def print_report(report: Report, console: Console) -> None:
-    """Print the scores; the first row is the protocol of the benchmark. Narrow terminals get no intervals."""
+    """Print the scores; the first row has the benchmark's reference in original pixels.
+
+    Narrow terminals get no intervals.
+    """
     title = f"{report['model']} on {report['dataset']} {report['split']}"
     size = f"{report['pairs']} pairs, {report['points']} points"
     wide = console.width >= WIDE

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from mambamatcher.benchmark.complexity import stages
-from mambamatcher.benchmark.measurement import measure
+from mambamatcher.benchmark.measurement import Measurement, measure
 from mambamatcher.model.correlation import (
     Conv4dAggregation,
     CorrelationConfig,
@@ -26,6 +26,7 @@ AGGREGATIONS: dict[str, CorrelationConfig] = {
     "Mamba + similarity-aware scan": SimilarityScanAggregation(),
 }
 RUNS = 2
+_EXTRA_MEMORY = "memory that the process holds beyond what it held before"
 
 
 def device() -> str:
@@ -48,6 +49,32 @@ def module_rows(config: ModelConfig) -> list[Row]:
             module = aggregation.build(correlation.shape[1]).eval().to(chosen)
             rows.append(_row(name, module, _measure(partial(module, correlation))[1]))
     return rows
+
+
+def pair_cost(model: MambaMatcher) -> tuple[tuple[Cell, Cell], str]:
+    """Measure milliseconds and gigabytes of one pair of square images in memory, up to ten points.
+
+    Returns:
+        The two values, and how they were measured: on a CPU as processor time, which other load affects less.
+    """
+    chosen = model.backbone.mean.device
+    images = torch.rand(2, 1, 3, model.config.side, model.config.side, device=chosen)
+    points = torch.rand(1, 10, 2, device=chosen) * 2 - 1
+
+    def transfer() -> torch.Tensor:
+        return model(*images, points)
+
+    with torch.inference_mode():
+        transfer()
+        if chosen.type == "cuda":
+            gigabytes: float | None
+            gigabytes, seconds = _on_gpu(transfer)
+            where = torch.cuda.get_device_name()
+        else:
+            found = measure(transfer, RUNS, warm_up=False)
+            gigabytes, seconds = _gigabytes(found), found.cpu_seconds
+            where = f"CPU, processor time of {torch.get_num_threads()} thread(s); {_EXTRA_MEMORY}"
+    return (Cell(value=round(1000 * seconds)), Cell(value=gigabytes)), f"{where}; best of {RUNS} runs after a first one"
 
 
 def resolution_cost_rows(levels: int, grids: dict[int, int]) -> list[Row]:
@@ -90,7 +117,11 @@ def _measure(compute: Callable[[], Any]) -> tuple[Any, tuple[Cell, Cell]]:
 
 def _on_cpu(compute: Callable[[], Any]) -> tuple[float | None, float]:
     found = measure(compute, RUNS, warm_up=False)
-    return None if found.extra_mib is None else found.extra_mib * 2**20 / 1e9, found.seconds
+    return _gigabytes(found), found.seconds
+
+
+def _gigabytes(found: Measurement) -> float | None:
+    return None if found.extra_mib is None else found.extra_mib * 2**20 / 1e9
 
 
 def _on_gpu(compute: Callable[[], Any]) -> tuple[float, float]:
@@ -114,5 +145,5 @@ def _how() -> str:
     if torch.cuda.is_available():
         where = torch.cuda.get_device_name()
     else:
-        where = f"CPU, {torch.get_num_threads()} thread(s); memory that the process holds beyond what it held before"
+        where = f"CPU, {torch.get_num_threads()} thread(s); {_EXTRA_MEMORY}"
     return f"{where}; this module alone, best of {RUNS} runs after a first one"

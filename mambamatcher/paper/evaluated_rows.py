@@ -5,7 +5,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from mambamatcher.errors import InputError
 from mambamatcher.evaluation.evaluate import Request, evaluate
+from mambamatcher.evaluation.pck import SCALES, check_protocol
 from mambamatcher.evaluation.predictors import MatcherPredictor
 from mambamatcher.evaluation.report import Report
 from mambamatcher.matching.matcher import Matcher
@@ -15,10 +17,14 @@ from mambamatcher.model.correlation import MeanAggregation
 from mambamatcher.model.features import NoAggregation
 from mambamatcher.model.mambamatcher import ModelConfig
 from mambamatcher.model.presets import paper_sharp
+from mambamatcher.paper import costs
 from mambamatcher.paper.output import MEASURED, Cell, Row
 
 ALPHAS = (0.05, 0.10, 0.15)
 PAPER_GRIDS = (17, 30, 60)
+ORIGINAL = "original pixels (isotropic)"
+SQUARE = "images scaled to a square (anisotropic), as CHM, TransforMatcher and SD4Match measure"
+FRAMES = dict(zip(SCALES, (ORIGINAL, SQUARE), strict=True))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,12 +61,22 @@ class Evaluation:
         return evaluate(MatcherPredictor(self.name, self.matcher), request)
 
 
-def cells(report: Report, reference: str, average: str = "image") -> list[Cell]:
-    """Return PCK in percent at each alpha, in original pixels. Cells are empty if the reference is not available."""
+def cells(report: Report, reference: str, scale: str = "isotropic", average: str = "image") -> list[Cell]:
+    """Return PCK in percent at each alpha.
+
+    Raises:
+        ConfigError: If the reference or the scale is unknown.
+        InputError: If the benchmark lacks what the reference needs.
+    """
+    check_protocol(reference, scale)
     for score in report["scores"]:
-        if (score["reference"], score["scale"], score["average"]) == (reference, "isotropic", average):
+        if (score["reference"], score["scale"], score["average"]) == (reference, scale, average):
             return [percent(estimate) for estimate in score["values"]]
-    return [Cell()] * len(ALPHAS)
+    measured = dict.fromkeys(f"{score['reference']}, {score['scale']}" for score in report["scores"])
+    raise InputError(
+        f"{report['dataset']} {report['split']} cannot be measured by {reference}, {scale}, only by: "
+        f"{'; '.join(measured)}"
+    )
 
 
 def percent(estimate: Mapping[str, float]) -> Cell:
@@ -73,23 +89,36 @@ def protocol(reports: Sequence[Report], how: str) -> str:
     return "; ".join(f"{each['dataset']} {each['split']}, {each['pairs']} pairs" for each in reports) + f"; {how}"
 
 
-def main_rows(evaluation: Evaluation) -> list[Row]:
-    """Measure PF-PASCAL and SPair-71k. Time and memory are measured by `mambamatcher benchmark pair`."""
-    pascal, spair = (evaluation.report(name) for name in ("pf-pascal", "spair"))
-    side = Cell(value=evaluation.matcher.config.side)
-    found = (side, *cells(pascal, "img"), *cells(spair, "bbox"), Cell(), Cell())
-    return [_row(evaluation.name, [pascal, spair], "alpha_img and alpha_bbox, per image", found)]
+def main_rows(pascal: Evaluation, spair: Evaluation) -> list[Row]:
+    """Measure PF-PASCAL and SPair-71k, each with its own model, and the cost of a pair with that of SPair-71k."""
+    reports = [pascal.report("pf-pascal"), spair.report("spair")]
+    cost, how = costs.pair_cost(spair.matcher.model)
+    sides = list(dict.fromkeys(each.matcher.config.side for each in (pascal, spair)))
+    side = Cell(value=sides[0] if len(sides) == 1 else "/".join(map(str, sides)))
+    return [
+        _row(
+            _names(pascal, spair),
+            reports,
+            f"alpha_img and alpha_bbox, per image, {frame}; time and memory of the model of SPair-71k: {how}",
+            (side, *cells(reports[0], "img", scale), *cells(reports[1], "bbox", scale), *cost),
+        )
+        for scale, frame in FRAMES.items()
+    ]
 
 
-def per_point_rows(evaluation: Evaluation) -> list[Row]:
+def per_point_rows(pascal: Evaluation, spair: Evaluation) -> list[Row]:
     """Average the same predictions over images and over points."""
-    pascal, spair = (evaluation.report(name) for name in ("pf-pascal", "spair"))
-    rows = []
-    for average in ("image", "point"):
-        found = (*cells(pascal, "img", average), *cells(spair, "bbox", average))
-        how = f"alpha_img and alpha_bbox, per {average}"
-        rows.append(_row(f"{evaluation.name}, per {average}", [pascal, spair], how, found))
-    return rows
+    reports = [pascal.report("pf-pascal"), spair.report("spair")]
+    return [
+        _row(
+            f"{_names(pascal, spair)}, per {average}",
+            reports,
+            f"alpha_img and alpha_bbox, {frame}",
+            (*cells(reports[0], "img", scale, average), *cells(reports[1], "bbox", scale, average)),
+        )
+        for scale, frame in FRAMES.items()
+        for average in ("image", "point")
+    ]
 
 
 def category_rows(evaluation: Evaluation, categories: Sequence[str]) -> list[Row]:
@@ -98,20 +127,32 @@ def category_rows(evaluation: Evaluation, categories: Sequence[str]) -> list[Row
     known = report["categories"]
     found = [percent(known[name]["values"][1]) if name in known else Cell() for name in categories]
     found.append(cells(report, "bbox")[1])
-    return [_row(evaluation.name, [report], "alpha_bbox 0.10, per image", found)]
+    return [_row(evaluation.name, [report], f"alpha_bbox 0.10, per image, {ORIGINAL}", found)]
 
 
 def willow_rows(evaluation: Evaluation) -> list[Row]:
-    """Measure PF-WILLOW with both kinds of boxes."""
+    """Measure PF-WILLOW. What papers call alpha_bbox there is `bbox-kp-padded`, which exists only in the square."""
     report = evaluation.report("pf-willow")
-    found = [*cells(report, "bbox")[:2], *cells(report, "bbox-kp")[:2]]
-    return [_row(evaluation.name, [report], "per image, original pixels, no padding counted", found)]
+    padded = {"isotropic": [Cell()] * 2, "anisotropic": cells(report, "bbox-kp-padded", "anisotropic")[:2]}
+    return [
+        _row(
+            evaluation.name,
+            [report],
+            f"per image, {frame}; the model given as trained on PF-PASCAL",
+            [*padded[scale], *cells(report, "bbox-kp", scale)[:2]],
+        )
+        for scale, frame in FRAMES.items()
+    ]
 
 
-def spair_rows(evaluation: Evaluation) -> list[Row]:
-    """Measure SPair-71k."""
+def cross_dataset_rows(evaluation: Evaluation) -> list[Row]:
+    """Measure SPair-71k with a model trained on PF-PASCAL."""
     report = evaluation.report("spair")
-    return [_row(evaluation.name, [report], "alpha_bbox, per image", cells(report, "bbox"))]
+    how = "alpha_bbox, per image, {}; the model given as trained on PF-PASCAL"
+    return [
+        _row(evaluation.name, [report], how.format(frame), cells(report, "bbox", scale))
+        for scale, frame in FRAMES.items()
+    ]
 
 
 def resolution_rows(evaluation: Evaluation) -> list[Row]:
@@ -122,7 +163,7 @@ def resolution_rows(evaluation: Evaluation) -> list[Row]:
         matcher = Matcher(reconfigured(model, replace(model.config, side=side)))
         report = replace(evaluation, matcher=matcher).report("spair")
         found = [Cell(value=grid), *cells(report, "bbox")]
-        rows.append(_row(f"{evaluation.name}, side {side}", [report], "alpha_bbox, per image", found))
+        rows.append(_row(f"{evaluation.name}, side {side}", [report], f"alpha_bbox, per image, {ORIGINAL}", found))
     return rows
 
 
@@ -135,7 +176,11 @@ def untrained_config(layer: int, facet: str) -> ModelConfig:
 def untrained_row(name: str, evaluation: Evaluation, reference: str) -> Row:
     """Measure a model that needs no training."""
     report = evaluation.report("spair")
-    return _row(name, [report], f"alpha_{reference}, per image; nothing trained", cells(report, reference))
+    return _row(name, [report], f"alpha_{reference}, per image, {ORIGINAL}; nothing trained", cells(report, reference))
+
+
+def _names(pascal: Evaluation, spair: Evaluation) -> str:
+    return spair.name if pascal.name == spair.name else f"{pascal.name} (PF-PASCAL), {spair.name} (SPair-71k)"
 
 
 def _row(name: str, reports: Sequence[Report], how: str, found: Sequence[Any]) -> Row:

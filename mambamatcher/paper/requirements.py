@@ -1,11 +1,12 @@
 """What tables and figures need beyond this package. It is checked before anything is computed."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import torch
 
 from mambamatcher.datasets.benchmarks import DATASETS, read_pairs
+from mambamatcher.datasets.records import Pair
 from mambamatcher.errors import InputError, MambaMatcherError
 from mambamatcher.model.mambamatcher import ModelConfig
 
@@ -24,16 +25,27 @@ def check(what: str, requirements: Iterable[Requirement]) -> None:
         raise InputError(f"{what} cannot be made, because this is missing: {'; '.join(missing)}. Nothing was computed.")
 
 
-def data(dataset: str, split: str, root: Path | None) -> Requirement:
-    """Require a split of a benchmark."""
+def data(dataset: str, split: str, root: Path | None, *, to_score: bool = False) -> Requirement:
+    """Require a split of a benchmark and, to score on it, the boxes that its protocol measures by."""
 
     def find() -> None:
         try:
-            read_pairs(dataset, split, root, check_images=False)
+            pairs = read_pairs(dataset, split, root, check_images=False).pairs
+            if to_score and DATASETS[dataset].reference == "bbox":
+                _require_boxes(pairs)
         except InputError as error:
             raise InputError(f"{dataset} {split} ({error}; to get it: {DATASETS[dataset].get})") from error
 
     return find
+
+
+def _require_boxes(pairs: Sequence[Pair]) -> None:
+    for pair in pairs:
+        if pair.target.bbox is None:
+            raise InputError(
+                f"alpha_bbox needs the box of every target object, and the annotation of the pair {pair.name} has none "
+                f"for {pair.target.path}"
+            )
 
 
 def weights(config: ModelConfig) -> Requirement:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from mambamatcher.errors import ConfigError
 from mambamatcher.matching.matcher import Matcher
+from mambamatcher.model.checkpoint import SHIPPED
 from mambamatcher.model.mambamatcher import MambaMatcher
 from mambamatcher.model.presets import paper
 from mambamatcher.paper import costs, evaluated_rows, flops, requirements, trained_rows
@@ -15,7 +16,7 @@ from mambamatcher.paper.evaluated_rows import Evaluation
 from mambamatcher.paper.output import Row, TableResult
 from mambamatcher.paper.quoted import QUOTED_TABLES, QuotedTable
 from mambamatcher.paper.requirements import Requirement
-from mambamatcher.paper.trained_rows import TrainedRow, base_of
+from mambamatcher.paper.trained_rows import Base, TrainedRow, base_of
 from mambamatcher.registry import Registry
 
 GRIDS = {420: 30, 560: 40, 700: 50}  # by image side, as in the paper's cost table
@@ -26,7 +27,8 @@ class ReproduceOptions:
     """Options of `mambamatcher reproduce`.
 
     Attributes:
-        model: Saved model that evaluated tables are about. The embedded one if not given.
+        model: Saved model that evaluated tables are about. The shipped default if not given.
+        pf_pascal_model: Saved model that was trained on PF-PASCAL, for the cells and tables about such a model.
         split: Split of the benchmarks to evaluate on.
         root: Folder with the benchmarks.
         budget: Training steps of each trained row.
@@ -38,6 +40,7 @@ class ReproduceOptions:
     """
 
     model: str | None = None
+    pf_pascal_model: str | None = None
     split: str = "test"
     root: Path | None = None
     budget: int | None = None
@@ -47,19 +50,21 @@ class ReproduceOptions:
     out: Path = Path("benchmarks/results/paper")
     runs: Path = Path("runs/reproduce")
 
-    def evaluation(self) -> Evaluation:
-        """Load the model that evaluated tables are about."""
-        name = "embedded model" if self.model is None else Path(self.model).name
-        return self.evaluation_of(name, Matcher.from_pretrained(self.model), self.split)
+    def evaluation(self, model: str | None = None) -> Evaluation:
+        """Load a model to evaluate; without one, that which evaluated tables are about."""
+        chosen = model or self.model or "default"
+        name = SHIPPED.get(chosen, Path(chosen)).name
+        return self.evaluation_of(name, Matcher.from_pretrained(chosen), self.split)
 
-    def ablation(self) -> Ablation:
-        """Return the settings that rows are trained with."""
+    def ablation(self, base: Base) -> Ablation:
+        """Return the settings that rows are trained with. Rows of another base are other rows of the same names."""
         assert self.budget is not None  # a requirement of every trained table
+        own = "" if base.embedded else base.name
         return Ablation(
-            base=base_of(self.base),
+            base=base,
             steps=self.budget,
-            results=self.out / "rows",
-            runs=self.runs,
+            results=self.out / "rows" / own,
+            runs=self.runs / own,
             root=self.root,
             limit=self.limit,
         )
@@ -117,22 +122,60 @@ def _register(
     TABLES.register(name)(PaperTable(quoted=QUOTED_TABLES[name], requirements=requires, measure=measure))
 
 
-def _register_evaluated(name: str, datasets: Sequence[str], measure: Callable[[Evaluation], list[Row]]) -> None:
-    """Register a table about a trained model."""
+def _scored(dataset: str, options: ReproduceOptions) -> Requirement:
+    return requirements.data(dataset, options.split, options.root, to_score=True)
+
+
+def _register_evaluated(name: str, dataset: str, measure: Callable[[Evaluation], list[Row]]) -> None:
+    """Register a table about a trained model on one benchmark."""
     _register(
         name,
-        lambda options: [requirements.data(dataset, options.split, options.root) for dataset in datasets],
+        lambda options: [_scored(dataset, options)],
         lambda options: (measure(options.evaluation()), ()),
     )
 
 
-def _register_trained(name: str, rows: Sequence[TrainedRow], only_base: str | None = None) -> None:
-    """Register a table whose rows are trained."""
+def _register_per_benchmark(name: str, measure: Callable[[Evaluation, Evaluation], list[Row]]) -> None:
+    """Register a table about two models: one trained for PF-PASCAL and one for SPair-71k, each measured there."""
+
+    def compute(options: ReproduceOptions) -> tuple[list[Row], list[str]]:
+        spair = options.evaluation()
+        if options.pf_pascal_model is not None:
+            return measure(options.evaluation(options.pf_pascal_model), spair), []
+        remark = (
+            f"PF-PASCAL was measured with {spair.name} too. The paper trains a model on each benchmark: give the one "
+            f"trained on PF-PASCAL with --pf-pascal-model."
+        )
+        return measure(spair, spair), [remark]
+
+    datasets = "pf-pascal", "spair"
+    _register(name, lambda options: [_scored(each, options) for each in datasets], compute)
+
+
+def _register_from_pf_pascal(name: str, dataset: str, measure: Callable[[Evaluation], list[Row]]) -> None:
+    """Register a table that measures a model trained on PF-PASCAL elsewhere."""
+    trained = (
+        "a model trained on PF-PASCAL (--pf-pascal-model FOLDER; to train one: mambamatcher train --recipe pf-pascal)"
+    )
+    _register(
+        name,
+        lambda options: [
+            requirements.given(options.pf_pascal_model, trained),
+            _scored(dataset, options),
+        ],
+        lambda options: (measure(options.evaluation(options.pf_pascal_model)), ()),
+    )
+
+
+def _register_trained(
+    name: str, rows: Sequence[TrainedRow], *, only_base: str | None = None, full_set: bool = False
+) -> None:
+    """Register a table whose rows are trained; `full_set` as for `base_of`."""
 
     def requires(options: ReproduceOptions) -> list[Requirement]:
         if only_base not in (None, options.base):
             raise ConfigError(f"the table {name} is about DINOv2 and needs --base {only_base}, got {options.base}")
-        base = base_of(options.base)
+        base = base_of(options.base, full_set=full_set)
         steps = requirements.given(options.budget, "the number of training steps per row (--budget)")
         if options.finished:
             return [steps]
@@ -145,7 +188,7 @@ def _register_trained(name: str, rows: Sequence[TrainedRow], only_base: str | No
         ]
 
     def measure(options: ReproduceOptions) -> tuple[list[Row], list[str]]:
-        ablation = options.ablation()
+        ablation = options.ablation(base_of(options.base, full_set=full_set))
         if not options.finished:
             train_rows(rows, ablation)
         outcomes = {row: found for row in rows if (found := finished(row, ablation))}
@@ -191,36 +234,27 @@ def _register_untrained(name: str, layers_and_facets: dict[str, tuple[int, str]]
     _register(name, requires, measure)
 
 
-def _cross_dataset_requirements(options: ReproduceOptions) -> list[Requirement]:
-    trained = "a model trained on PF-PASCAL (--model FOLDER; train it with: mambamatcher train --dataset pf-pascal)"
-    return [requirements.given(options.model, trained), requirements.data("spair", options.split, options.root)]
-
-
-_register_evaluated("main", ("pf-pascal", "spair"), evaluated_rows.main_rows)
-_register_evaluated("per-point", ("pf-pascal", "spair"), evaluated_rows.per_point_rows)
+_register_per_benchmark("main", evaluated_rows.main_rows)
+_register_per_benchmark("per-point", evaluated_rows.per_point_rows)
 _register_evaluated(
     "categories",
-    ("spair",),
+    "spair",
     lambda evaluation: evaluated_rows.category_rows(evaluation, QUOTED_TABLES["categories"].columns[:-1]),
 )
 _register_computed("baselines", lambda: ([], ("Only quoted: there is nothing to measure.",)))
-_register_evaluated("pf-willow", ("pf-willow",), evaluated_rows.willow_rows)
-_register(
-    "cross-dataset",
-    _cross_dataset_requirements,
-    lambda options: (evaluated_rows.spair_rows(options.evaluation()), ()),
-)
+_register_from_pf_pascal("pf-willow", "pf-willow", evaluated_rows.willow_rows)
+_register_from_pf_pascal("cross-dataset", "spair", evaluated_rows.cross_dataset_rows)
 _register_untrained("facets", {facet.title(): (11, facet) for facet in ("token", "query", "key", "value")}, "bbox")
 _register_trained("facets-combined", trained_rows.FACETS_COMBINED, only_base="paper")
 _register_untrained("layers", {str(layer): (layer, "token") for layer in range(12)}, "img")
 _register_trained("layers-combined", trained_rows.LAYERS_COMBINED, only_base="paper")
 _register_trained("features", trained_rows.FEATURES)
 _register_trained("correlation", trained_rows.CORRELATION)
-_register_trained("sort-key", trained_rows.SORT_KEY)
-_register_trained("positional", trained_rows.POSITIONAL)
-_register_trained("backbones", trained_rows.BACKBONES, only_base="paper")
+_register_trained("sort-key", trained_rows.SORT_KEY, full_set=True)
+_register_trained("positional", trained_rows.POSITIONAL, full_set=True)
+_register_trained("backbones", trained_rows.BACKBONES, only_base="paper", full_set=True)
 _register_trained("significance", trained_rows.SIGNIFICANCE)
-_register_evaluated("resolution", ("spair",), evaluated_rows.resolution_rows)
+_register_evaluated("resolution", "spair", evaluated_rows.resolution_rows)
 _register_computed("resolution-cost", lambda: (costs.resolution_cost_rows(16, GRIDS), ()))
 _register_computed("modules", lambda: (costs.module_rows(paper()), ()))
 _register_computed("flops", lambda: (costs.flop_rows(paper()), ()))

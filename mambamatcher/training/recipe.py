@@ -12,6 +12,8 @@ from mambamatcher.model.mambamatcher import ModelConfig
 class Recipe:
     """The paper's recipe by default: Adam at a constant 1e-3, frozen backbone, 80 pairs per step, augmentation.
 
+    The paper does not say how long it trains, so the default of `steps` is a choice of this package.
+
     A step is one update of the weights, from `effective_batch` pairs over all processes; `batch_size` of them are
     computed at a time. An epoch is `round_steps` steps; after each the model is validated and a checkpoint saved.
 

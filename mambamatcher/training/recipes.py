@@ -97,7 +97,8 @@ def vit_s_decay() -> NamedRecipe:
 def _lite(side: int) -> Recipe:
     """Return what all runs of the embedded model share: every block tuned, cross-entropy, no scan.
 
-    The schedule is left to each run. A linear aggregation is as accurate as the scan here, see `control-scan`.
+    The schedule is left to each run. The linear aggregation is used for its speed; whether the scan would be more
+    accurate here is not known.
     """
     model = PRESETS["efficientnet"]()
     return Recipe(

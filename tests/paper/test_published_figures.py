@@ -1,0 +1,151 @@
+"""Figures that pages publish against the result files they come from."""
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "benchmarks" / "results"
+CARDS = sorted((ROOT / "mambamatcher" / "assets").glob("*/README.md"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *CARDS]
+INTERVAL = re.compile(r"(\d+\.\d)(?:\*\*)? \((?:95 % interval )?(\d+\.\d)(?:-| to )(\d+\.\d)\)")
+
+
+@cache
+def measured() -> set[tuple[str, ...]]:
+    """Collect every value with an interval of the result files, in percent with one decimal."""
+    found = set()
+    for path in RESULTS.rglob("*.md"):
+        found |= set(INTERVAL.findall(path.read_text(encoding="utf-8")))
+    for path in RESULTS.rglob("*.json"):
+        if path.parent.name == "rows":  # thousands of pairs each; the tables show their means
+            continue
+        collect(json.loads(path.read_text(encoding="utf-8")), found)
+    return found
+
+
+def collect(content, found):
+    """Add lists of a value, its lower and its upper bound, however deep they lie."""
+    if isinstance(content, dict):
+        content = list(content.values())
+    if isinstance(content, list):
+        if len(content) == 3 and all(isinstance(each, float) for each in content):
+            found.add(tuple(f"{each:.1f}" for each in content))
+        for each in content:
+            collect(each, found)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_value_with_an_interval_is_in_a_result_file(page):
+    published = set(INTERVAL.findall(page.read_text(encoding="utf-8")))
+    assert published - measured() == set(), "no file under benchmarks/results has these; measure them or withdraw them"
+
+
+def test_a_figure_without_a_file_is_noticed():
+    assert INTERVAL.findall("**52.0** (95 % interval 48.6 to 55.2), 31.4 (28.7-33.9)") == [
+        ("52.0", "48.6", "55.2"),
+        ("31.4", "28.7", "33.9"),
+    ]
+    assert ("99.9", "99.8", "100.0") not in measured()
+
+
+def load(name: str):
+    return json.loads((RESULTS / name).read_text(encoding="utf-8"))
+
+
+def stages_of_the_paper() -> list[str]:
+    rows = {row["stage"]: row["seconds"] for row in load("pair-paper.json")["rows"] if row["side"] == 420}
+    words = {"whole pair": "one pair took {} s", "backbone": "{} s (backbone)", "refinement": "{} s (refinement)"}
+    words |= {"features": "{} s (feature aggregation)", "correlation map": "{} s (correlation map)"}
+    return [text.format(f"{rows[stage]:.2f}") for stage, text in words.items()]
+
+
+def answers() -> list[str]:
+    found = load("answers.json")
+    return [
+        f"{found['first answer, s']:.2f} s",
+        f"{found['click, median s']:.3f} s",
+        f"{found['propagated images a second']:.1f} images per second",
+    ]
+
+
+def one_thread() -> list[str]:
+    found = load("engines.json")
+    rates = sorted(found["pictures"] / turn["without Ray"]["local"] for turn in found["seconds"])
+    return [f"{rates[0]:.1f} to {rates[-1]:.1f} images per second"]
+
+
+def ray() -> list[str]:
+    found = load("engines.json")
+    return [
+        f"| {name} | {100 * found[key]['ray_over_local'] - 100:.1f} % | {found[key]['two_workers_over_one']:.2f} ("
+        for name, key in (
+            ("Ray started for the run", "Ray started for the run"),
+            ("Ray already running", "Ray running already"),
+        )
+    ]
+
+
+def training_steps() -> list[str]:
+    return [
+        f"| `{row['recipe']}` | {row['side']} | {row['images_per_step']} | {row['cpu_seconds_per_image']:.2f} | "
+        f"{row['bare_network_cpu_seconds_per_image']:.2f} |"
+        for row in load("training-step.json")["rows"]
+    ]
+
+
+def scoring() -> list[str]:
+    return [f"{load('scoring.json')['pairs']:,} pairs", f"took {load('scoring.json')['seconds']:.1f} s"]
+
+
+def both_frames() -> list[str]:
+    """Read PCK@0.1 per image of `lite` on PF-PASCAL in both frames."""
+    text = (RESULTS / "lite" / "pf-pascal-val.md").read_text(encoding="utf-8")
+    rows = (re.search(rf"^\| img \| {scale} \| image \|(.+)$", text, re.M) for scale in ("isotropic", "anisotropic"))
+    isotropic, anisotropic = (row[1].split("|")[2].split()[0] for row in rows)
+    assert float(isotropic) > float(anisotropic)
+    return [isotropic, anisotropic]
+
+
+CARD = "mambamatcher/assets/lite/README.md"
+
+
+@pytest.mark.parametrize(
+    ("page", "stated"),
+    [
+        ("docs/how-it-works.md", stages_of_the_paper),
+        ("docs/status.md", answers),
+        (CARD, answers),
+        (CARD, one_thread),
+        (CARD, both_frames),
+        ("docs/evaluation.md", both_frames),
+        ("docs/paper.md", both_frames),
+        ("docs/evaluation.md", scoring),
+        ("docs/training.md", training_steps),
+        ("docs/scale.md", ray),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.__name__,
+)
+def test_a_page_states_what_its_result_file_says(page, stated):
+    text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+    assert [each for each in stated() if each not in text] == []
+
+
+def test_every_result_file_that_a_page_names_exists():
+    for page in PAGES:
+        for name in re.findall(r"`(benchmarks/results/[\w./-]+\.\w+)`", page.read_text(encoding="utf-8")):
+            assert (ROOT / name).exists(), f"{page.name} names {name}"
+
+
+def test_every_statement_of_the_paper_is_placed_in_the_code_and_graded():
+    page = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
+    section = page.split("## Statement by statement")[1].split("\n## ")[0]
+    rows = [line.split(" | ") for line in section.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) > 30
+    for statement, _, place, grade in rows:
+        assert any(word in grade for word in ("letter", "choice", "**unverified**")), statement
+        for name in re.findall(r"`([\w/]+(?:\.py|/))`", place):
+            assert (ROOT / "mambamatcher" / name).exists() or (ROOT / name).exists(), name
