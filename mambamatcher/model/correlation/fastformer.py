@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from einops import rearrange
 from torch import nn
 
+from mambamatcher.model.config import check_bounds
 from mambamatcher.model.correlation.base import (
     CORRELATION_AGGREGATIONS,
     CorrelationAggregator,
@@ -40,6 +41,9 @@ class FastFormerAggregation(CorrelationConfig):
     depth: int = 6
     heads: int = 4
     head_width: int = 8
+
+    def __post_init__(self) -> None:
+        check_bounds("correlation", self, depth=(1, 64), heads=(1, 64), head_width=(1, 256))
 
     def build(self, levels: int) -> FastFormerAggregator:
         """Build the aggregator."""
