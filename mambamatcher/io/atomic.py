@@ -12,7 +12,6 @@ from typing import Any
 
 from mambamatcher.errors import ConfigError, InputError
 
-
 SETTINGS_BYTES = 1 << 20  # limit of a file of settings; those that are written have some kilobytes
 
 

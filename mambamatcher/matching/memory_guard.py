@@ -62,8 +62,9 @@ def check_memory(model: MambaMatcher, side: int, pair: bool = True) -> None:
     stride = model.backbone.stride
     fitting = [each for each in range(stride, side, stride) if needed_bytes(model, each, pair) <= available]
     advice = f"a side of {fitting[-1]} would fit" if fitting else "no smaller side would fit either"
+    what = "a pair" if pair else "an image"
     raise MemoryLimitError(
-        f"{'a pair' if pair else 'an image'} at {side} pixels needs about {_gigabytes(needed)} of memory and {_gigabytes(available)} is free; "
+        f"{what} at {side} pixels needs about {_gigabytes(needed)} of memory and {_gigabytes(available)} is free; "
         f"{advice}"
     )
 
