@@ -28,7 +28,7 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         counts = Counter(key for key, _ in pairs)
-        raise ValueError(f"the key {counts.most_common(1)[0][0]!r} appears more than once")
+        raise InputError(f"the key {counts.most_common(1)[0][0]!r} appears more than once")
     return found
 
 
