@@ -71,7 +71,10 @@ def open_header(content: Path | bytes, name: str, formats: Sequence[str] | None 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about size, where our own limit is stricter, or about damage
-            opened = Image.open(BytesIO(content) if isinstance(content, bytes) else content, formats=formats)
+            opened = Image.open(
+                BytesIO(content) if isinstance(content, bytes) else content,
+                formats=None if formats is None else list(formats),
+            )
     except UnidentifiedImageError as error:
         size = content.stat().st_size if isinstance(content, Path) else len(content)
         advice = f"; use {', '.join(formats)}" if formats else ""
