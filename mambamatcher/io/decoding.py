@@ -3,7 +3,7 @@
 import struct
 import warnings
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 
@@ -49,7 +49,7 @@ DECODING = (
 )
 
 
-def decode(content: Path | bytes, name: str, max_pixels: int, formats: Sequence[str] | None = None) -> Image.Image:
+def decode(content: Path | bytes, name: str, max_pixels: int, formats: list[str] | None = None) -> Image.Image:
     """Decode an image file to an upright RGB image.
 
     Args:
@@ -66,7 +66,7 @@ def decode(content: Path | bytes, name: str, max_pixels: int, formats: Sequence[
         return upright_rgb(opened, name)
 
 
-def open_header(content: Path | bytes, name: str, formats: Sequence[str] | None = None) -> Image.Image:
+def open_header(content: Path | bytes, name: str, formats: list[str] | None = None) -> Image.Image:
     """Read an image's header."""
     try:
         with warnings.catch_warnings():

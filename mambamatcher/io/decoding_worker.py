@@ -8,7 +8,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock, Timer
 from typing import IO, Any
@@ -37,7 +36,7 @@ class DecodingWorkers:
         os.register_at_fork(after_in_child=self._idle.clear)
 
     def decode(
-        self, content: Path | bytes, name: str, max_pixels: int, formats: Sequence[str] | None = None
+        self, content: Path | bytes, name: str, max_pixels: int, formats: list[str] | None = None
     ) -> Image.Image:
         """Decode an image file to an upright RGB image, as `decoding.decode` does.
 

@@ -13,7 +13,7 @@ from mambamatcher.io.image_headers import inspect
 from mambamatcher.io.images import load_image
 
 # Pillow's other formats are rarely tested, and some of them start external programs.
-FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
+FORMATS = ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF"]
 MAX_COPY_SIDE = 1280  # several times the input size of any model
 MAX_NAME_LENGTH = 80
 

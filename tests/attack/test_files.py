@@ -97,6 +97,9 @@ def test_data_that_could_be_read_in_two_ways_is_refused(tmp_path):
 ATTACK = "<script>alert(1)</script> ![x](http://evil/x) | `a` **b** \n# c \\ & \ud800"
 
 
+TAGS = {"h1", "h2", "p", "table", "thead", "tbody", "tr", "th", "td", "ul", "li"}
+
+
 def test_text_of_others_is_neither_html_nor_markdown_in_a_report():
     values = [{"value": 0.5, "low": 0.4, "high": 0.6}]
     report = {
