@@ -40,7 +40,7 @@ def print_comparisons(rows: "list[Comparison]", names: list[str]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    console = Console(markup=False)
     table = Table(title=f"{names[0]} against {names[1]}", caption="per image; p of single categories corrected (Holm)")
     for heading in ("category", "alpha", "pairs", "first", "second", "difference (95 %)", "p per image", "p per point"):
         table.add_column(heading, justify="left" if heading == "category" else "right")

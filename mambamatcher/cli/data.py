@@ -46,7 +46,7 @@ def print_state(found: "Verification") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    console = Console(markup=False)
     table = Table(title=f"{found.dataset} under {found.root}")
     for heading in ("split", "usable pairs", "published", "images", "state"):
         table.add_column(heading)

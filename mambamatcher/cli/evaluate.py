@@ -66,6 +66,6 @@ def evaluate(
 
     from mambamatcher.evaluation.console import WIDE, print_report
 
-    console = Console()
-    print_report(report, console if console.is_terminal else Console(width=WIDE))
+    console = Console(markup=False)
+    print_report(report, console if console.is_terminal else Console(width=WIDE, markup=False))
     typer.echo(f"wrote {out}: predictions, report.json, report.md and the worst pairs in worst.html")

@@ -42,7 +42,7 @@ def info(
             scaled(stage.flops),
             stage.paper_flops or "",
         )
-    console = Console()
+    console = Console(markup=False)
     console.print(table)
     if any(stage.paper_parameters for stage in counted):
         console.print(

@@ -153,7 +153,7 @@ def print_table(result: "MatchResult", names: tuple[str, ...]) -> None:
             for mode in range(1, int(result.modes.present[index].sum())):
                 candidate, confidence = result.modes.points[index, mode], result.modes.confidence[index, mode]
                 table.add_row("", "or", to_text(candidate), f"{confidence:.2f}", "")
-    Console().print(table)
+    Console(markup=False).print(table)
 
 
 def to_text(point: "np.ndarray") -> str:

@@ -2,6 +2,7 @@
 
 import csv
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,11 @@ def read_json(path: Path) -> Any:
 def read_csv(path: Path) -> list[dict[str, str]]:
     """Read a CSV file with a header. A row with too few or too many cells is malformed."""
     with naming(path):
-        rows = list(csv.DictReader(read_text(path).splitlines()))
+        reader = csv.DictReader(read_text(path).splitlines())
+        rows = list(reader)
+    repeated = [name for name, count in Counter(reader.fieldnames or ()).items() if count > 1]
+    if repeated:
+        raise InputError(f"{path}: the column {repeated[0]!r} appears more than once")
     for number, row in enumerate(rows, start=2):
         if None in row or None in row.values():
             raise InputError(f"{path}: line {number} does not have the columns of the header")

@@ -12,7 +12,7 @@ from mambamatcher.datasets.reading import read_text
 from mambamatcher.datasets.records import AnnotatedImage, Pair, has_side, mirror_name
 from mambamatcher.errors import InputError
 from mambamatcher.io.atomic import parse_json
-from mambamatcher.io.images import MAX_SIDE
+from mambamatcher.io.decoding import MAX_SIDE
 
 FORMAT = "mambamatcher-predictions"
 VERSION = 1

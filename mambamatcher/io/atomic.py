@@ -3,21 +3,49 @@
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping
 from io import FileIO
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
-from mambamatcher.errors import InputError
+from mambamatcher.errors import ConfigError, InputError
+
+SETTINGS_BYTES = 1 << 20  # limit of a file of settings; those that are written have some kilobytes
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Read JSON; what is no JSON, or nested too deeply, is a `ValueError`."""
+    """Read JSON; what is no JSON, nested too deeply, or names a key twice, is a `ValueError`."""
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_unique_keys)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON. Of a key that appears twice, readers take different values."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        counts = Counter(key for key, _ in pairs)
+        raise InputError(f"the key {counts.most_common(1)[0][0]!r} appears more than once")
+    return found
+
+
+def read_settings(path: Path) -> Any:
+    """Read a small JSON file, such as a configuration.
+
+    Raises:
+        ConfigError: The file is missing, too large, or no JSON.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(SETTINGS_BYTES + 1)
+        if len(content) > SETTINGS_BYTES:
+            raise ValueError(f"it has more than the {SETTINGS_BYTES:,} bytes that settings may have")
+        return parse_json(content)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot read {path}: {error}") from error
 
 
 def refuse_existing(path: Path, overwrite: bool) -> None:

@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from mambamatcher.errors import ConfigError, InputError
-from mambamatcher.io.atomic import write_text_atomically
+from mambamatcher.io.atomic import read_settings, write_text_atomically
 from mambamatcher.model.config import from_dict
 from mambamatcher.model.transfer import Transfer, transfer_points
 
@@ -148,10 +148,7 @@ def load_calibration(folder: Path) -> Calibration:
     path = folder / CALIBRATION
     if not path.is_file():
         return Calibration()
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(f"cannot read {path}: {error}") from error
+    values = read_settings(path)
     if isinstance(values, dict) and (missing := {each.name for each in fields(Calibration)} - values.keys()):
         raise ConfigError(f"{path} has no key {min(missing)!r}; a calibration has all of them")
     return from_dict(Calibration, values)

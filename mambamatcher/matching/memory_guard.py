@@ -11,8 +11,14 @@ LIBRARIES = 400 * 2**20  # what threads, packed matrices and compiled kernels ta
 FLOATS_PER_PIXEL = 64  # of a backbone's activations at their widest
 
 
-def needed_bytes(model: MambaMatcher, side: int) -> int:
-    """Estimate what matching one pair at this side takes at most, beyond the loaded model."""
+def needed_bytes(model: MambaMatcher, side: int, pair: bool = True) -> int:
+    """Estimate what matching one pair at this side takes at most, beyond the loaded model.
+
+    Args:
+        model: The model.
+        side: Side of the images.
+        pair: Whether to correlate two images too, not only to encode each.
+    """
     grid = (side // model.backbone.stride, side // model.backbone.stride)
     positions = grid[0] * grid[1]
     levels = len(model.backbone.level_channels)
@@ -23,7 +29,7 @@ def needed_bytes(model: MambaMatcher, side: int) -> int:
     aggregating = 2 * features + model.features.working_bytes(grid, views * levels)
     left = model.config.features.levels_after(levels)
     correlating = 2 * features + positions**2 * (left * FLOAT + model.correlation.bytes_per_score(left))
-    return max(extracting, aggregating, correlating) + model.features.kept_bytes(grid) + LIBRARIES
+    return max(extracting, aggregating, correlating if pair else 0) + model.features.kept_bytes(grid) + LIBRARIES
 
 
 def available_bytes() -> int | None:
@@ -47,17 +53,18 @@ def _container_bytes() -> list[int]:
     return [max(0, int(limit) - int(used))] if limit.isdigit() else []
 
 
-def check_memory(model: MambaMatcher, side: int) -> None:
-    """Refuse a pair that would not fit, and say which side would."""
+def check_memory(model: MambaMatcher, side: int, pair: bool = True) -> None:
+    """Refuse a pair, or a single image, that would not fit, and say which side would."""
     available = available_bytes()
-    needed = needed_bytes(model, side)
+    needed = needed_bytes(model, side, pair)
     if available is None or needed <= available or model.backbone.mean.device.type != "cpu":
         return
     stride = model.backbone.stride
-    fitting = [each for each in range(stride, side, stride) if needed_bytes(model, each) <= available]
+    fitting = [each for each in range(stride, side, stride) if needed_bytes(model, each, pair) <= available]
     advice = f"a side of {fitting[-1]} would fit" if fitting else "no smaller side would fit either"
+    what = "a pair" if pair else "an image"
     raise MemoryLimitError(
-        f"a pair at {side} pixels needs about {_gigabytes(needed)} of memory and {_gigabytes(available)} is free; "
+        f"{what} at {side} pixels needs about {_gigabytes(needed)} of memory and {_gigabytes(available)} is free; "
         f"{advice}"
     )
 

@@ -95,6 +95,7 @@ class TorchRuntime:
 
         Never batched: batching changes low-order bits, and the batch would depend on cache hits.
         """
+        check_memory(self.model, self.config.side, pair=False)
         images = pixels[None].to(self.model.backbone.mean.device).float() / 255.0
         # convolutional backbones are faster in this layout, and transformers do not mind
         return self.model.encode(images.contiguous(memory_format=torch.channels_last))

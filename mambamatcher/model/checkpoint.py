@@ -12,7 +12,7 @@ from safetensors.torch import save
 
 from mambamatcher import __version__
 from mambamatcher.errors import ConfigError, WeightsError
-from mambamatcher.io.atomic import make_folder, refuse_existing, write_atomically, write_text_atomically
+from mambamatcher.io.atomic import make_folder, read_settings, refuse_existing, write_atomically, write_text_atomically
 from mambamatcher.model.backbones.weights import HUB_ID, check_fit, download, load_exactly, read_state_dict
 from mambamatcher.model.config import from_dict, to_dict
 from mambamatcher.model.mambamatcher import MambaMatcher, ModelConfig
@@ -99,10 +99,7 @@ def _load(folder: Path) -> MambaMatcher:
     config = read_config(folder / CONFIG)
     # The folder holds all weights, so the backbone must not load its own.
     empty = replace(config, backbone=replace(config.backbone, weights="random"))
-    state = {
-        key: value.float() if value.is_floating_point() else value
-        for key, value in read_state_dict(folder / WEIGHTS).items()
-    }
+    state = read_state_dict(folder / WEIGHTS)
     try:
         with torch.device("meta"):  # allocates nothing, however large the sizes in the file
             check_fit(MambaMatcher(empty), state, str(folder))
@@ -111,7 +108,7 @@ def _load(folder: Path) -> MambaMatcher:
         raise ConfigError(f"{folder / CONFIG} describes a model that cannot be built: {reason}") from error
     model = MambaMatcher(empty)
     model.config = config
-    load_exactly(model, state, str(folder))
+    model.load_state_dict(state)
     return model.eval()
 
 
@@ -163,10 +160,7 @@ def take_mean(model: MambaMatcher, others: Sequence[MambaMatcher]) -> None:
 
 def read_config(path: Path) -> ModelConfig:
     """Read the configuration of a model from its `config.json`."""
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(f"cannot read {path}: {error}") from error
+    values = read_settings(path)
     if not isinstance(values, dict) or "model" not in values:
         raise ConfigError(f"{path} has no key 'model'; it was not written by mambamatcher")
     return from_dict(ModelConfig, values["model"])

@@ -17,7 +17,33 @@ Config = TypeVar("Config")
 REGISTRY = "registry"
 KIND = "kind"
 NONE = "none"  # a name in some registries, and how a missing value is written in an override
-LARGEST = 2**53  # a larger number is a mistake or an attack
+LARGEST, LONGEST = 2**53, 1000  # a larger number or a longer list is a mistake or an attack
+
+
+def check_bounds(owner: str, config: Any, **bounds: tuple[int, int]) -> None:
+    """Check numbers of a configuration, or every number of a list, against their least and largest value.
+
+    Args:
+        owner: Path of the configuration in error messages, such as "correlation"; empty for a whole model's.
+        config: The configuration.
+        bounds: Least and largest value by field.
+
+    Raises:
+        ConfigError: A number is out of bounds. Whatever is allowed can be built without exhausting the machine.
+    """
+    for name, (least, largest) in bounds.items():
+        value = getattr(config, name)
+        for number in value if isinstance(value, tuple) else () if value is None else (value,):
+            if not least <= number <= largest:
+                path = f"{owner}.{name}" if owner else name
+                raise ConfigError(f"{path} must be from {least:,} to {largest:,}, got {number:,}")
+
+
+def check_length(owner: str, config: Any, **longest: int) -> None:
+    """Check the lengths of lists of a configuration; see `check_bounds`."""
+    for name, most in longest.items():
+        if len(getattr(config, name)) > most:
+            raise ConfigError(f"{owner}.{name} may have up to {most} entries, got {len(getattr(config, name)):,}")
 
 
 def choice(registry: Registry, **kwargs: Any) -> Any:
@@ -150,6 +176,8 @@ def _coerce(hint: Any, value: Any, path: str) -> Any:
     if origin is tuple:
         if not isinstance(value, list | tuple):
             raise ConfigError(f"{path} must be a list, got {value!r}")
+        if len(value) > LONGEST:
+            raise ConfigError(f"{path} may have up to {LONGEST:,} entries, got {len(value):,}")
         return tuple(_coerce(get_args(hint)[0], each, f"{path}[{i}]") for i, each in enumerate(value))
     if not isinstance(value, bool) and isinstance(value, int | float) and not abs(value) < LARGEST:  # also rejects NaN
         raise ConfigError(f"{path} must be a number below {LARGEST:g}, got {value!r}")

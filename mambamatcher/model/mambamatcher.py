@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from mambamatcher.errors import ConfigError, InputError
 from mambamatcher.model.backbones import BACKBONES, BackboneConfig, VitConfig
-from mambamatcher.model.config import choice
+from mambamatcher.model.config import check_bounds, choice
 from mambamatcher.model.correlation import (
     CORRELATION_AGGREGATIONS,
     EPSILON,
@@ -27,6 +27,7 @@ from mambamatcher.model.features import (
 from mambamatcher.model.transfer import Transfer, blend_rows, transfer_points
 
 Images = Float[Tensor, "batch 3 height width"]
+MAX_SIDE = 4096  # ten times the paper's; memory grows with the fourth power
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,8 +51,7 @@ class ModelConfig:
     transfer: Transfer = field(default_factory=Transfer)
 
     def __post_init__(self) -> None:
-        if self.side < 1:
-            raise ConfigError(f"side must be positive, got {self.side}")
+        check_bounds("", self, side=(1, MAX_SIDE))
 
 
 class MambaMatcher(nn.Module):

@@ -4,6 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from mambamatcher.ops.native.availability import kernels_are_available
 from mambamatcher.ops.native.threads import run
 
 _MOST = 2**32 - 1  # the radix sort stores positions in 32 bits
@@ -24,7 +25,8 @@ def stable_argsort(scores: Float[Tensor, "*batch position"], descending: bool = 
     """
     scores = scores.detach()
     half = scores.dtype in (torch.float16, torch.bfloat16)
-    if scores.device.type != "cpu" or not (half or scores.dtype == torch.float32) or scores.shape[-1] > _MOST:
+    suits = scores.device.type == "cpu" and (half or scores.dtype == torch.float32) and scores.shape[-1] <= _MOST
+    if not suits or not kernels_are_available():
         return scores.argsort(dim=-1, descending=descending, stable=True)
     from mambamatcher.ops.radix_sort import radix_argsort  # importing Numba takes 0.3 s
 

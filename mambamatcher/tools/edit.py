@@ -10,7 +10,8 @@ from jaxtyping import Bool
 from PIL import Image, ImageChops, ImageFilter, ImageStat
 
 from mambamatcher.errors import InputError
-from mambamatcher.io.images import load_image, turn_upright
+from mambamatcher.io.decoding import turn_upright
+from mambamatcher.io.images import load_image
 from mambamatcher.tools.flow import Flow
 
 EDITED = 12  # of 255: smaller differences may be compression artefacts

@@ -6,13 +6,14 @@ from io import BytesIO
 from os.path import basename
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
-from mambamatcher.errors import InputError
-from mambamatcher.io.images import DECODING, load_image
+from mambamatcher.io.decoding_worker import WORKERS
+from mambamatcher.io.image_headers import inspect
+from mambamatcher.io.images import load_image
 
 # Pillow's other formats are rarely tested, and some of them start external programs.
-FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
+FORMATS = ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF"]
 MAX_COPY_SIDE = 1280  # several times the input size of any model
 MAX_NAME_LENGTH = 80
 
@@ -62,7 +63,7 @@ def store_image(image: Image.Image, name: str) -> StoredImage:
 
 
 def decode(data: bytes, name: str, max_pixels: int) -> Image.Image:
-    """Decode an uploaded file to an upright image.
+    """Decode an uploaded file to an upright image, in a process with limits of time and memory.
 
     Args:
         data: The content of the file.
@@ -72,23 +73,8 @@ def decode(data: bytes, name: str, max_pixels: int) -> Image.Image:
     Raises:
         InputError: The file is empty, damaged, too large or not an image of one of the accepted formats.
     """
-    try:
-        opened = Image.open(BytesIO(data), formats=FORMATS)
-    except UnidentifiedImageError as error:
-        reason = "not a readable image; use JPEG, PNG, WebP, GIF, BMP or TIFF" if data else "empty"
-        raise InputError(f"{name} is {reason}") from error
-    except DECODING as error:
-        raise InputError(f"cannot read {name}: {error}") from error
-    with opened:
-        width, height = opened.size
-        if width * height > max_pixels:
-            raise InputError(
-                f"{name} has {width}x{height} pixels, more than the {max_pixels:,} allowed; make it smaller first"
-            )
-        try:
-            return load_image(opened)
-        except InputError as error:
-            raise InputError(str(error).replace("the image", name, 1)) from error
+    inspect(data, name)  # refuses the worst files without a process
+    return WORKERS.decode(data, name, max_pixels, FORMATS)
 
 
 def display_name(file_name: str | None) -> str:

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from mambamatcher.io.images import MAX_PIXELS, load_image, resize_square, to_bytes
+from mambamatcher.io.decoding import MAX_PIXELS
+from mambamatcher.io.images import load_image, resize_square, to_bytes
 from mambamatcher.web.uploads import decode
 from tests.fuzz.damage import Rng, damaged_bytes, pick
 

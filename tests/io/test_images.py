@@ -7,7 +7,7 @@ import torch
 from PIL import Image, ImageOps
 
 from mambamatcher.errors import InputError
-from mambamatcher.io import images
+from mambamatcher.io import decoding, images
 from mambamatcher.io.images import load_image, read_size
 from tests.helpers import to_tensor
 
@@ -57,7 +57,7 @@ def test_a_tiff_stored_sideways_is_the_same_from_its_path_its_content_and_pillow
     exif[0x0112] = orientation
     path = tmp_path / "a.tif"
     made.save(path, exif=exif)
-    upright = load_image(made).transpose(images._TURNS[orientation]) if orientation > 1 else load_image(made)
+    upright = load_image(made).transpose(decoding._TURNS[orientation]) if orientation > 1 else load_image(made)
     for given in (path, path.read_bytes(), Image.open(path)):
         assert np.array_equal(np.asarray(load_image(given)), np.asarray(upright))
     assert read_size(path) == upright.size
@@ -104,7 +104,7 @@ def at_once(values: np.ndarray) -> np.ndarray:
 def test_greys_are_stretched_by_the_piece_as_at_once(values, piece, monkeypatch):
     if values.size > 1000 and piece < 100:
         values = values[::50, ::50].copy()
-    monkeypatch.setattr(images, "_PIECE", piece)
+    monkeypatch.setattr(decoding, "_PIECE", piece)
     found = np.asarray(load_image(Image.fromarray(values)))
     assert np.array_equal(found, np.repeat(at_once(values)[..., None], 3, axis=2))
 
@@ -126,7 +126,7 @@ def test_transparent_parts_are_white():
     ("content", "says"),
     [
         (b"", "is empty"),
-        (b"this is no picture", "not an image"),
+        (b"this is no picture", "not a readable image"),
         (None, "no image file"),
     ],
 )
@@ -158,7 +158,7 @@ def test_giant_pictures_are_refused_before_they_are_decoded(tmp_path, monkeypatc
 
 
 def test_very_tall_pictures_are_refused_before_they_are_decoded(tmp_path, monkeypatch):
-    monkeypatch.setattr(images, "MAX_SIDE", 5)
+    monkeypatch.setattr(decoding, "MAX_SIDE", 5)
     picture(4, 6).save(tmp_path / "tall.png")
     monkeypatch.setattr(Image.Image, "load", lambda self: pytest.fail("was decoded"))
     with pytest.raises(InputError, match="4x6 pixels; no side may have more than 5"):

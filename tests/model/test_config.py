@@ -77,7 +77,7 @@ def test_an_override_changes_nothing_else():
         ("transfer.scores=shfted", "Did you mean 'shifted'"),
         ("side=big", "side must be of type int, got 'big'"),
         ("side=true", "side must be of type int"),
-        ("side=0", "side must be positive"),
+        ("side=0", "side must be from 1 to 4,096, got 0"),
         ("features.residual=1", "must be of type bool"),
         ("backbone.layers=11", "must be a list"),
         ('backbone.layers=["a"]', r"backbone.layers\[0\] must be of type int"),

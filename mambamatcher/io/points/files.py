@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 
 from mambamatcher.errors import InputError
-from mambamatcher.io.atomic import write_text_atomically
+from mambamatcher.io.atomic import parse_json, write_text_atomically
 from mambamatcher.io.points.coco_format import from_coco, to_coco
 from mambamatcher.io.points.csv_format import from_csv, to_csv
 from mambamatcher.io.points.json_format import from_json, to_json
@@ -48,19 +48,23 @@ def read_points(path: str | PathLike[str], image: str | PathLike[str] | None = N
 def read_annotations(path: str | PathLike[str]) -> dict[str | None, PointSet]:
     """Read all points of a file by image; None stands for an image that is not named."""
     path = Path(path)
+    is_csv = path.suffix.lower() == ".csv"
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        # as it is written: with its own ends of lines, and names of files that are not UTF-8
+        text = path.read_bytes().decode("utf-8-sig", "surrogateescape" if is_csv else "strict")
     except OSError as error:
         raise InputError(f"cannot read points from {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise InputError(f"cannot read points from {path}: it is not text") from error
+    if "\0" in text:
+        raise InputError(f"cannot read points from {path}: it is not text")
     try:
-        found = from_csv(text) if path.suffix.lower() == ".csv" else _from_json_or_coco(text)
+        found = from_csv(text) if is_csv else _from_json_or_coco(text)
         _check_names(found)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     except _MALFORMED as error:
-        form = "CSV with columns x and y" if path.suffix.lower() == ".csv" else 'JSON like {"points": [[x, y], ...]}'
+        form = "CSV with columns x and y" if is_csv else 'JSON like {"points": [[x, y], ...]}'
         raise InputError(f"{path} must be {form}, or COCO keypoints: {error!r}") from error
     if not found:
         raise InputError(f"{path} holds no points")
@@ -68,7 +72,7 @@ def read_annotations(path: str | PathLike[str]) -> dict[str | None, PointSet]:
 
 
 def _from_json_or_coco(text: str) -> dict[str | None, PointSet]:
-    content = json.loads(text)
+    content = parse_json(text)
     return from_coco(content) if not isinstance(content, list) and "annotations" in content else from_json(content)
 
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from mambamatcher.errors import ConfigError, InputError
 from mambamatcher.io.tensor_store import TensorStore, digest
+from mambamatcher.model.config import check_bounds, check_length
 from mambamatcher.model.geometry import Grid
 from mambamatcher.registry import Registry
 
@@ -44,8 +45,8 @@ class BackboneConfig(ABC):
     def __post_init__(self) -> None:
         if not self.layers:
             raise ConfigError("backbone.layers is empty; name at least one layer")
-        if self.trainable_blocks < 0:
-            raise ConfigError(f"backbone.trainable_blocks must not be negative, got {self.trainable_blocks}")
+        check_length("backbone", self, layers=128)
+        check_bounds("backbone", self, width=(1, 8192), trainable_blocks=(0, 1000))
 
     @abstractmethod
     def build(self) -> "Backbone":

@@ -22,6 +22,7 @@ from mambamatcher.model.backbones.facets import (
     Images,
 )
 from mambamatcher.model.backbones.weights import StateDict, load_transformers, rename
+from mambamatcher.model.config import check_length
 from mambamatcher.registry import unknown
 
 PROJECTION_OF = {"query": "q_proj", "key": "k_proj", "value": "v_proj"}
@@ -93,6 +94,7 @@ class VitConfig(BackboneConfig):
         BackboneConfig.__post_init__(self)
         if self.name not in ARCHITECTURES:
             raise unknown("vision transformer", self.name, ARCHITECTURES)
+        check_length("backbone", self, facets=len(FACETS))
         if not self.facets:
             raise ConfigError(f"backbone.facets is empty; name at least one of {', '.join(FACETS)}")
         for facet in self.facets:

@@ -41,6 +41,10 @@ _UNREADABLE = (
 StateDict = dict[str, Tensor]
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 
+_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+_COUNTERS = "num_batches_tracked"  # of batch norms, the only integers among the weights of a network
+_HEADS = ("classifier.", "fc.")  # weights of classifiers, which no level uses
+
 
 def read_state_dict(path: Path) -> StateDict:
     """Read weights from a file.
@@ -93,7 +97,7 @@ def load_exactly(module: nn.Module, state: StateDict, origin: str) -> None:
 
 
 def check_fit(module: nn.Module, state: StateDict, origin: str) -> None:
-    """Check that the keys and shapes of weights match a module exactly.
+    """Check that the keys and shapes of weights match a module exactly, and that their values can be used.
 
     Args:
         module: Module to load the weights into.
@@ -101,7 +105,7 @@ def check_fit(module: nn.Module, state: StateDict, origin: str) -> None:
         origin: Where the weights come from, for error messages.
 
     Raises:
-        WeightsError: A key is missing or unknown, or a shape differs.
+        WeightsError: A key is missing or unknown, a shape differs, or a value is of another type or not finite.
     """
     expected = module.state_dict()
     missing, extra = sorted(expected.keys() - state.keys()), sorted(state.keys() - expected.keys())
@@ -116,6 +120,18 @@ def check_fit(module: nn.Module, state: StateDict, origin: str) -> None:
                 f"{origin} was made for another model: {key!r} is {tuple(value.shape)}, "
                 f"expected {tuple(expected[key].shape)}"
             )
+        _check_values(key, value, expected[key].dtype, origin)
+
+
+def _check_values(key: str, value: Tensor, dtype: torch.dtype, origin: str) -> None:
+    """Refuse a weight that would change when it is converted to `dtype`, and one that is not finite.
+
+    Loading would turn integers into floats, and drop the imaginary part of complex numbers, without a word.
+    """
+    if value.dtype not in (_FLOATS if dtype.is_floating_point else (dtype,)):
+        raise WeightsError(f"{origin} cannot be used: {key!r} holds {value.dtype}, expected {dtype}")
+    if not bool(torch.isfinite(value.to(dtype)).all()):
+        raise WeightsError(f"{origin} cannot be used: {key!r} holds values that are not finite in {dtype}")
 
 
 def unknown_weights(weights: str, names: Iterable[str]) -> WeightsError:
@@ -142,16 +158,15 @@ def load_transformers(
         return model_class(config)
     path = focus_file() if weights == FOCUS else Path(weights).expanduser()
     if path.is_file():
-        state = translate(read_state_dict(path))
-        return _from_pretrained(model_class, None, str(path), config=config, state_dict=state)
+        return _from_state(model_class, config, translate(read_state_dict(path)), str(path))
     if path.is_dir():
-        return _from_pretrained(model_class, path, f"folder {path}", config=config, local_files_only=True)
+        return _from_state(model_class, config, _read_folder(path), f"folder {path}")
     if path.is_absolute() or weights.startswith((".", "~")):
         raise WeightsError(f"there is no weights file or folder at {weights}")
     if weights != "pretrained" and not HUB_ID.fullmatch(weights):
         raise unknown_weights(weights, ("pretrained", "random", FOCUS, "OWNER/NAME on the hub"))
     folder = download(hub_id if weights == "pretrained" else weights)
-    return _from_pretrained(model_class, folder, f"folder {folder}", config=config, local_files_only=True)
+    return _from_state(model_class, config, _read_folder(folder), f"folder {folder}")
 
 
 def download(hub_id: str, then: str = "pass backbone.weights=FOLDER") -> Path:
@@ -177,19 +192,30 @@ def download(hub_id: str, then: str = "pass backbone.weights=FOLDER") -> Path:
             ) from error
 
 
-def _from_pretrained(model_class: Any, source: str | Path | None, origin: str, **kwargs: Any) -> Any:
-    """Call `from_pretrained` and raise an error if any weight is missing or has another shape."""
+def _read_folder(folder: Path) -> StateDict:
+    """Read the weights that transformers saved in a folder, in one file or in several."""
+    for pattern in ("model.safetensors", "model-*-of-*.safetensors", "pytorch_model.bin"):
+        if files := sorted(folder.glob(pattern)):
+            return {key: value for file in files for key, value in read_state_dict(file).items()}
+    raise WeightsError(f"folder {folder} holds no weights; it needs a file model.safetensors")
+
+
+def _from_state(model_class: Any, config: Any, state: StateDict, origin: str) -> Any:
+    """Build a transformers model with weights that must match it, apart from those of a classifier."""
+    for key, value in state.items():
+        _check_values(key, value, torch.int64 if key.endswith(_COUNTERS) else torch.float32, origin)
     with _quiet():
         try:
             model, info = model_class.from_pretrained(
-                source, output_loading_info=True, ignore_mismatched_sizes=True, **kwargs
+                None, config=config, state_dict=state, output_loading_info=True, ignore_mismatched_sizes=True
             )
-        except (OSError, RuntimeError, ValueError, SafetensorError) as error:
+        except (OSError, RuntimeError, ValueError) as error:
             raise WeightsError(f"cannot load weights from {origin}: {str(error).strip().splitlines()[0]}") from error
     problems = [f"{key!r} is missing" for key in sorted(info["missing_keys"])]
     problems += [
         f"{key!r} is {tuple(given)}, expected {tuple(wanted)}" for key, given, wanted in sorted(info["mismatched_keys"])
     ]
+    problems += [f"{key!r} is not known" for key in sorted(info["unexpected_keys"]) if not key.startswith(_HEADS)]
     if problems:
         raise WeightsError(f"{origin} was made for another model: {problems[0]} ({len(problems)} do not match)")
     return model

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from mambamatcher.errors import ConfigError
+from mambamatcher.model.config import check_bounds, check_length
 from mambamatcher.model.correlation.base import (
     CORRELATION_AGGREGATIONS,
     CorrelationAggregator,
@@ -89,7 +90,9 @@ class Conv4dAggregation(CorrelationConfig):
     consensus: bool = False
 
     def __post_init__(self) -> None:
-        if self.kernel_size < 1 or self.kernel_size % 2 == 0:
+        check_length("correlation", self, hidden=8)
+        check_bounds("correlation", self, kernel_size=(1, 9), hidden=(1, 128))
+        if self.kernel_size % 2 == 0:
             raise ConfigError(f"correlation.kernel_size must be odd, got {self.kernel_size}")
 
     def build(self, levels: int) -> Conv4dAggregator:

@@ -6,6 +6,7 @@ from einops import rearrange
 from torch import nn
 
 from mambamatcher.errors import ConfigError
+from mambamatcher.model.config import check_bounds
 from mambamatcher.model.correlation.base import (
     CORRELATION_AGGREGATIONS,
     CorrelationAggregator,
@@ -58,9 +59,7 @@ class FastFormerAggregation(CorrelationConfig):
     rotary: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("width", "depth", "heads", "head_width"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"correlation.{name} must be at least 1, got {getattr(self, name)}")
+        check_bounds("correlation", self, width=(1, 1024), depth=(1, 64), heads=(1, 64), head_width=(1, 256))
         if self.rotary and self.head_width % 2:
             raise ConfigError(
                 f"correlation.rotary needs an even head_width, got {self.head_width}; use {self.head_width + 1} or "

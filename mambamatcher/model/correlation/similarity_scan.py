@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from mambamatcher.errors import ConfigError
+from mambamatcher.model.config import check_bounds, check_length
 from mambamatcher.model.correlation.base import (
     CORRELATION_AGGREGATIONS,
     FLOAT_BYTES,
@@ -21,7 +22,7 @@ from mambamatcher.model.layers.execution import may_use_cpu_kernels
 from mambamatcher.model.layers.grid_scans import OrderedScan
 from mambamatcher.model.layers.mamba import MambaSettings
 from mambamatcher.model.layers.positional import POSITIONAL_ENCODINGS
-from mambamatcher.model.layers.scan_orders import SCAN_ORDERS
+from mambamatcher.model.layers.scan_orders import MAX_ORDERS, SCAN_ORDERS
 from mambamatcher.registry import Registry
 
 Sequence = Float[Tensor, "batch position level"]
@@ -139,8 +140,10 @@ class SimilarityScanAggregation(CorrelationConfig):
     mamba: MambaSettings = PAPER_BLOCK
 
     def __post_init__(self) -> None:
-        if not self.orders or self.depth < 1:
-            raise ConfigError("correlation.orders needs at least one order and correlation.depth at least 1")
+        if not self.orders:
+            raise ConfigError("correlation.orders is empty; name at least one order")
+        check_length("correlation", self, orders=MAX_ORDERS)
+        check_bounds("correlation", self, depth=(1, 64))
         if self.identity_start and not self.residual:
             raise ConfigError("correlation.identity_start needs a residual; set identity_start=false or residual=true")
         for registry, names in (

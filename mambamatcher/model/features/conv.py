@@ -9,6 +9,7 @@ from einops import rearrange
 from torch import Tensor, nn
 
 from mambamatcher.errors import ConfigError
+from mambamatcher.model.config import check_bounds
 from mambamatcher.model.features.base import FEATURE_AGGREGATIONS, FeatureConfig, Features, PerImageAggregator
 from mambamatcher.model.layers.execution import may_use_cpu_kernels
 from mambamatcher.ops.winograd import (
@@ -140,10 +141,9 @@ class ConvAggregation(FeatureConfig):
     residual: bool = False
 
     def __post_init__(self) -> None:
-        if self.kernel_size < 1 or self.kernel_size % 2 == 0:
+        check_bounds("features", self, kernel_size=(1, 15), hidden_ratio=(1, 16))
+        if self.kernel_size % 2 == 0:
             raise ConfigError(f"features.kernel_size must be odd, got {self.kernel_size}")
-        if self.hidden_ratio < 1:
-            raise ConfigError(f"features.hidden_ratio must be at least 1, got {self.hidden_ratio}")
 
     def build(self, channels: int, levels: int = 1) -> ConvAggregator:
         """Build the aggregator."""

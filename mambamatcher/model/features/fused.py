@@ -7,7 +7,7 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from mambamatcher.errors import ConfigError
+from mambamatcher.model.config import check_bounds
 from mambamatcher.model.features.base import FEATURE_AGGREGATIONS, FeatureConfig, Features, PerImageAggregator
 
 
@@ -40,8 +40,7 @@ class FusedAggregation(FeatureConfig):
     width: int = 384
 
     def __post_init__(self) -> None:
-        if self.width < 1:
-            raise ConfigError(f"features.width must be at least 1, got {self.width}")
+        check_bounds("features", self, width=(1, 8192))
 
     def levels_after(self, levels: int) -> int:
         """Return 1, because the levels are fused."""

@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 from einops import rearrange
 
 from mambamatcher.errors import ConfigError
+from mambamatcher.model.config import check_length
 from mambamatcher.model.features.base import FEATURE_AGGREGATIONS, FeatureConfig, Features, PerImageAggregator
 from mambamatcher.model.layers.grid_scans import OrderedScan, SnakeScan
 from mambamatcher.model.layers.mamba import MambaSettings
-from mambamatcher.model.layers.scan_orders import SCAN_ORDERS
+from mambamatcher.model.layers.scan_orders import MAX_ORDERS, SCAN_ORDERS
 from mambamatcher.registry import unknown
 
 SPATIAL_ORDERS = ("raster", "reverse_raster", "z_order", "random")
@@ -45,6 +46,7 @@ class Mamba2dAggregation(FeatureConfig):
     mamba: MambaSettings = field(default_factory=MambaSettings)
 
     def __post_init__(self) -> None:
+        check_length("features", self, orders=MAX_ORDERS)
         for name in self.orders:
             if name not in SCAN_ORDERS:
                 raise unknown("scan order", name, SPATIAL_ORDERS)

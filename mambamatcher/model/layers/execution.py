@@ -8,6 +8,8 @@ from typing import Any, ParamSpec, TypeVar
 import torch
 from torch import Tensor
 
+from mambamatcher.ops.native.availability import kernels_are_available
+
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
@@ -23,6 +25,7 @@ def may_use_cpu_kernels(tensor: Tensor) -> bool:
         and not torch.is_grad_enabled()
         and not torch.is_autocast_enabled("cpu")
         and not torch.compiler.is_compiling()
+        and kernels_are_available()
     )
 
 

@@ -9,7 +9,7 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from mambamatcher.errors import ConfigError
+from mambamatcher.model.config import check_bounds
 from mambamatcher.ops.selective_scan import DISCRETIZATIONS, selective_scan
 from mambamatcher.registry import unknown
 
@@ -33,9 +33,7 @@ class MambaSettings:
     discretization: str = "euler"
 
     def __post_init__(self) -> None:
-        for name in ("state", "conv", "expand"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"mamba.{name} must be at least 1, got {getattr(self, name)}")
+        check_bounds("mamba", self, state=(1, 256), conv=(1, 64), expand=(1, 16), rank=(1, 1024))
         if self.discretization not in DISCRETIZATIONS:
             raise unknown("discretization", self.discretization, DISCRETIZATIONS)
 

@@ -14,6 +14,7 @@ Shape = tuple[int, ...]
 Order = Int[Tensor, "batch position"]
 Similarity = Float[Tensor, "batch position"]
 
+MAX_ORDERS = 16  # of one layer; each has a block of its own
 SCAN_ORDERS: Registry[Callable[[Similarity, Shape], Order]] = Registry("scan order")
 
 
@@ -109,4 +110,4 @@ def directions(path: Int[Tensor, " position"], shape: Shape) -> Int[Tensor, " po
     return torch.cat([torch.zeros(1, dtype=torch.int64), 1 + 2 * axis + backwards])
 
 
-__all__ = ["SCAN_ORDERS", "directions", "invert", "snake", "take"]
+__all__ = ["MAX_ORDERS", "SCAN_ORDERS", "directions", "invert", "snake", "take"]

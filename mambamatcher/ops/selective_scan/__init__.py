@@ -2,8 +2,9 @@
 
 from torch import Tensor
 
+from mambamatcher.ops.native.availability import in_forward_mode
 from mambamatcher.ops.selective_scan.arguments import check
-from mambamatcher.ops.selective_scan.backends import BACKENDS, choose
+from mambamatcher.ops.selective_scan.backends import BACKENDS, choose, choose_for_forward_mode
 from mambamatcher.registry import unknown
 
 __all__ = ["BACKENDS", "DISCRETIZATIONS", "selective_scan"]
@@ -34,7 +35,7 @@ def selective_scan(
         y[t] = (C[t] · h[t] + D u[t]) silu(z[t])
 
     Positional arguments, layouts and results are those of mamba_ssm. All tensors have gradients, through the last
-    state too. Half-precision inputs are computed in float32.
+    state too; in forward mode (`torch.func.jvp`) "auto" is "chunked". Half-precision inputs are computed in float32.
 
     Args:
         u: Input sequence, (batch, dim, length).
@@ -69,6 +70,8 @@ def selective_scan(
     if discretization not in DISCRETIZATIONS:
         raise unknown("discretization", discretization, DISCRETIZATIONS)
     inputs = check(u, delta, A, B, C, D, z, delta_bias)
+    if in_forward_mode():
+        backend = choose_for_forward_mode(backend)
     run = BACKENDS[choose(backend, u.device.type, str(inputs.u.dtype), discretization)]
     y, last_state = run(inputs, delta_softplus, discretization == "zoh")
     return (y.to(u.dtype), last_state) if return_last_state else y.to(u.dtype)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from mambamatcher.errors import BackendError
+from mambamatcher.ops.native.availability import compiler_is_disabled
 from mambamatcher.ops.selective_scan.arguments import ScanInputs, same_groups
 from mambamatcher.ops.selective_scan.chunked import scan_chunked
 from mambamatcher.ops.selective_scan.reference import scan_reference
@@ -44,6 +45,7 @@ BACKENDS: dict[str, Callable[[ScanInputs, bool, bool], tuple[Tensor, Tensor]]] =
     "triton": _triton,
     "mamba_ssm": _mamba_ssm,
 }
+_DIFFERENTIABLE = ("reference", "chunked")  # made of PyTorch's operations, and available everywhere
 
 
 def _with_kernels(operator: Callable, inputs: ScanInputs, softplus: bool, zoh: bool) -> tuple[Tensor, Tensor]:
@@ -79,6 +81,13 @@ def choose(name: str, device: str, dtype: str, discretization: str) -> str:
 choose._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
+def choose_for_forward_mode(name: str) -> str:
+    """Return a backend that is made of differentiable operations; raise an error if another one was requested."""
+    if name in ("auto", *_DIFFERENTIABLE) or name not in BACKENDS:
+        return "chunked" if name == "auto" else name
+    raise BackendError(f"scan backend {name!r} has no forward-mode derivative; use 'auto' or 'chunked'")
+
+
 @cache
 def _automatic(device: str, dtype: str, discretization: str) -> str:
     # On the meta device nothing is computed, but the CPU operator knows the shapes.
@@ -90,10 +99,12 @@ def _automatic(device: str, dtype: str, discretization: str) -> str:
 
 def _obstacle(name: str, device: str, dtype: str, discretization: str) -> str | None:
     """Return why a backend cannot be used, or None if it can."""
-    if name in ("reference", "chunked"):
+    if name in _DIFFERENTIABLE:
         return None
     if dtype == "torch.float64":
         return "computes in float32 only; pass float32 tensors, or use 'chunked' for float64"
+    if name == "cpu" and compiler_is_disabled():
+        return "needs Numba's compiler; unset NUMBA_DISABLE_JIT, or use 'auto'"
     if name == "cpu":
         return None if device in ("cpu", "meta") else f"needs tensors on the CPU, got {device}; use 'auto'"
     if find_spec(name) is None:

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from mambamatcher.ops.native.availability import in_forward_mode
 from mambamatcher.ops.selective_scan.arguments import ScanInputs, same_groups
 from mambamatcher.ops.selective_scan.reference import discretise, finish, step_sizes
 
@@ -28,7 +29,7 @@ def scan_chunked(inputs: ScanInputs, softplus: bool, zoh: bool) -> tuple[Tensor,
         chunk = slice(start, start + _ROW * _ROWS)
         B_chunk, C_chunk = (t if t.ndim == 2 else t[..., chunk] for t in (B, C))
         arguments = (inputs.u[..., chunk], delta[..., chunk], inputs.A, B_chunk, C_chunk, state, zoh)
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() and not in_forward_mode():  # checkpoints have no forward mode
             y, state = checkpoint(_scan_chunk, *arguments, use_reentrant=False)
         else:
             y, state = _scan_chunk(*arguments)

@@ -1,0 +1,24 @@
+"""When compiled kernels cannot be used, so that PyTorch's own operations must take their place."""
+
+import os
+
+from torch.autograd import forward_ad
+
+
+def in_forward_mode() -> bool:
+    """Return whether forward-mode differentiation is active, as in `torch.func.jvp`.
+
+    The kernels know only the backward pass. Of an operator without a forward-mode formula PyTorch takes the derivative
+    to be zero, without a word.
+    """
+    return forward_ad._current_level >= 0
+
+
+def compiler_is_disabled() -> bool:
+    """Return whether NUMBA_DISABLE_JIT is set, which leaves kernels as Python functions that cannot be run."""
+    return os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
+
+
+def kernels_are_available() -> bool:
+    """Return whether kernels can compute, and give the right derivatives."""
+    return not in_forward_mode() and not compiler_is_disabled()
