@@ -303,7 +303,7 @@ def test_twenty_concurrent_requests_are_answered(client):
 
 def test_large_numbers_and_deep_nesting_are_refused_without_a_crash(client):
     for points in ("[[1e999, 1]]", f"[[{'9' * 5000}, 1]]", "[" * 10_000, "[[1, 2]" * 10_000):
-        assert request_match(client, points).status_code == 422
+        assert request_match(client, points).status_code in (400, 422)
 
 
 @pytest.mark.parametrize(("side", "words"), [(9_000, "9000x9000 pixels"), (60_000, "cannot read bomb")])

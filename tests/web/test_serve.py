@@ -60,6 +60,8 @@ def test_the_token_can_come_from_the_environment(serve, monkeypatch):
         (["--host", "::"], "--token"),
         (["--host", "lab.example"], "--token"),
         (["--token", "short"], "use at least 16"),
+        (["--token", " " * 16], "0 characters, not counting blanks around it; use at least 16"),
+        (["--token", "abab" * 8], "2 different characters; use at least 6"),
         (["--host", "not an address", "--token", TOKEN], "cannot listen"),
         (["--port", "99999"], "65535"),
     ],
@@ -79,6 +81,7 @@ def test_a_port_in_use_ends_in_one_sentence(serve):
 
 
 def test_a_missing_extra_ends_in_one_sentence(serve, monkeypatch):
+    monkeypatch.delitem(sys.modules, "mambamatcher.web.connections", raising=False)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     code, printed, _ = serve()
     assert code == 2
