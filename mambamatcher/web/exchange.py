@@ -12,7 +12,6 @@ from mambamatcher.web.workers import BusyError, WorkerPool
 Message = MutableMapping[str, Any]
 
 MIN_BYTES_PER_SECOND = 64 * 1024  # of a body, on average after its first seconds
-SECONDS_BEFORE_EVICTION = 5.0
 SLICE_BYTES = 64 * 1024  # what is written at once; the rest of a response waits until the client has read it
 
 
@@ -176,7 +175,7 @@ class Exchange:
     def is_slow(self) -> bool:
         """Return whether the exchange has waited for its client for long: for its body, or to take its response."""
         waits = not self._body_complete or self._response_begun
-        return waits and self._loop.time() - self._started > SECONDS_BEFORE_EVICTION
+        return waits and self._loop.time() - self._started > self._max_seconds / 2
 
     def end(self, refusal: HTTPException | None = None) -> None:
         """End the exchange, with this answer if there is none yet. Work that has not begun is dropped."""

@@ -1,6 +1,7 @@
 """What all routes share: the settings, the models, the sessions and the worker threads."""
 
 import asyncio
+import gc
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -139,6 +140,8 @@ class ServerState:
         grey = Image.new("RGB", (64, 64), "grey")
         self.match_blocking(self.models.names[0], grey, grey, [(32.0, 32.0)])
         self.models.clear_caches()
+        gc.collect()
+        gc.freeze()  # what is here stays; visiting it in every collection took most of the time of a hostile request
 
     async def evict_periodically(self) -> None:
         """Drop expired sessions and the cached features of their images, until cancelled."""

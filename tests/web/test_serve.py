@@ -73,6 +73,13 @@ def test_invalid_options_end_in_one_sentence(serve, arguments, words):
     assert "Traceback" not in printed
 
 
+def test_accepted_connections_do_not_delay_small_packets():
+    with command.listen("127.0.0.1", 0) as listening, socket.create_connection(listening.getsockname()):
+        accepted, _ = listening.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def test_a_port_in_use_ends_in_one_sentence(serve):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         code, printed, _ = serve("--port", taken.getsockname()[1])
