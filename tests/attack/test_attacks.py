@@ -14,6 +14,7 @@ if not sys.platform.startswith("linux"):
 from tests.attack import attacks
 from tests.attack.attacks import MIB, connections, head, read_until_closed, status_of
 from tests.attack.harness import FORM, honest_client_beside, running, small_server
+from tests.helpers import wait_until
 
 SECONDS = 1.0  # what the server under attack waits for a client
 LOG_BYTES = 20_000
@@ -96,7 +97,7 @@ def test_slow_uploads_that_fill_the_memory_give_way(server):
 )
 def test_connections_that_stall_are_closed(server, sent):
     with honest_client_beside(server), connections(server, 300, sent) as opened:
-        assert server.open_descriptors() < 256
+        wait_until(lambda: server.open_descriptors() < 256, 5)
         started = time.monotonic()
         read_until_closed(opened[-1], 10)  # also a kept-alive one, after five seconds of uvicorn's own
         assert time.monotonic() - started < SECONDS + 6
@@ -123,6 +124,7 @@ def test_the_log_of_all_attacks_is_short_and_has_no_traceback(server):
     log = server.log.read_text()
     assert len(log) < LOG_BYTES
     assert "Traceback" not in log
+    assert "out of system resource" not in log
 
 
 def test_the_server_stops_within_ten_seconds_despite_a_request_without_its_body():
