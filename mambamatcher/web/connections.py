@@ -19,7 +19,8 @@ from mambamatcher.web.guard import HEADERS
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-BACKLOG = 128  # connections accepted at once; more could exhaust the descriptors before any is closed
+ACCEPTED_AT_ONCE = 16  # few, so that a new connection can send its request before many others are accepted
+QUEUED_CONNECTIONS = 1024  # by the system, until they are accepted
 STOP_SECONDS = 5  # what is in progress may take this long after the signal to stop
 LOG_RECORDS_PER_MINUTE = 30
 
@@ -108,13 +109,23 @@ class LogLimit(logging.Filter):
         return self._count <= self._per_minute
 
 
-def limited_server(app: "FastAPI") -> uvicorn.Server:
+class LimitedServer(uvicorn.Server):
+    """A server that accepts few connections at once and lets the system queue many."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start to listen. asyncio knows one number for both, so that of the system is set afterwards."""
+        await super().startup(sockets)
+        for listening in sockets or []:
+            listening.listen(QUEUED_CONNECTIONS)
+
+
+def limited_server(app: "FastAPI") -> LimitedServer:
     """Return a server that limits connections, waiting, log messages and the time to stop."""
     config = uvicorn.Config(
         app,
         http=LimitedProtocol,
         ws="none",
-        backlog=BACKLOG,
+        backlog=ACCEPTED_AT_ONCE,
         log_level="warning",
         access_log=False,
         server_header=False,
@@ -123,4 +134,4 @@ def limited_server(app: "FastAPI") -> uvicorn.Server:
     limit = LogLimit()
     for name in ("uvicorn.error", "asyncio"):
         logging.getLogger(name).addFilter(limit)
-    return uvicorn.Server(config)
+    return LimitedServer(config)
