@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mambamatcher.matching.matcher import Matcher
 
 MIN_TOKEN_LENGTH = 16
+MIN_TOKEN_CHARACTERS = 6  # different ones
 MIB = 2**20
 
 
@@ -49,8 +50,7 @@ def serve(
     """
     check_access(host, token)
     try:
-        import uvicorn
-
+        from mambamatcher.web.connections import limited_server
         from mambamatcher.web.server import create_app
         from mambamatcher.web.state import Settings
     except ModuleNotFoundError as error:
@@ -71,7 +71,7 @@ def serve(
     url_host = f"[{host}]" if ":" in host else host
     secret = f"#token={quote(token)}" if token else ""  # browsers do not send what follows '#', so no log holds it
     typer.echo(f"open http://{url_host}:{listening.getsockname()[1]}/{secret} (stop with Ctrl+C)")
-    uvicorn.Server(uvicorn.Config(app, log_level="warning", server_header=False)).run([listening])
+    limited_server(app).run([listening])
 
 
 def check_access(host: str, token: str | None) -> None:
@@ -80,9 +80,15 @@ def check_access(host: str, token: str | None) -> None:
     Raises:
         InputError: The token is too short, or missing although other machines can connect.
     """
-    if token is not None and len(token) < MIN_TOKEN_LENGTH:
+    if token is not None and len(token.strip()) < MIN_TOKEN_LENGTH:
         raise InputError(
-            f"the token has {len(token)} characters; use at least {MIN_TOKEN_LENGTH}, so that it cannot be guessed"
+            f"the token has {len(token.strip())} characters, not counting blanks around it; "
+            f"use at least {MIN_TOKEN_LENGTH}, so that it cannot be guessed"
+        )
+    if token is not None and len(set(token)) < MIN_TOKEN_CHARACTERS:
+        raise InputError(
+            f"the token has only {len(set(token))} different characters; "
+            f"use at least {MIN_TOKEN_CHARACTERS}, so that it cannot be guessed"
         )
     if token is None and not is_loopback(host):
         raise InputError(f"--host {host} lets other machines connect; set a shared secret with --token")
@@ -100,12 +106,15 @@ def listen(host: str, port: int) -> socket.socket:
     """Bind the port before the model is loaded, so that a port in use is reported at once."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(address[:2], family=family)
+        listening = socket.create_server(address[:2], family=family)
     except OSError as error:
         reason = error.strerror or error
         raise InputError(
             f"cannot listen on {host} port {port}: {reason}; choose others with --host and --port"
         ) from error
+    # Accepted connections inherit it: otherwise the last bytes of a response wait for the client's acknowledgement.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
 
 
 def model_loaders(models: list[str] | None, device: str | None = None) -> "dict[str, Callable[[], Matcher]]":

@@ -3,11 +3,12 @@
 from typing import Annotated
 
 import numpy as np
-from fastapi import APIRouter, File, Form, HTTPException, UploadFile
+from fastapi import APIRouter, File, Form, HTTPException, Response, UploadFile
 from pydantic import Json
 
 from mambamatcher import __version__
 from mambamatcher.errors import InputError
+from mambamatcher.web.bounded import BoundedRoute
 from mambamatcher.web.schemas import (
     HealthResponse,
     Limits,
@@ -15,16 +16,18 @@ from mambamatcher.web.schemas import (
     ModelInfo,
     ModelsResponse,
     Point,
+    Points,
     PropagateResponse,
     TargetMatches,
     to_matches,
+    to_response,
 )
 from mambamatcher.web.state import ServerState, State
 from mambamatcher.web.uploads import Upload
 
-router = APIRouter()
+router = APIRouter(route_class=BoundedRoute)
 
-Points = Annotated[Json[list[Point]], Form(description="JSON: [[x, y], ...]", examples=["[[120, 80], [64, 200]]"])]
+PointsField = Annotated[Json[Points], Form(description="JSON: [[x, y], ...]", examples=["[[120, 80], [64, 200]]"])]
 ModelName = Annotated[str | None, Form(max_length=100, description="One of /models; by default the first.")]
 UNSCALED = (np.ones(2), np.ones(2))
 
@@ -46,28 +49,29 @@ async def models(state: State) -> ModelsResponse:
     )
 
 
-@router.post("/match")
+@router.post("/match", response_model=MatchResponse)
 async def match(
     state: State,
     source: Annotated[UploadFile, File(description="The image with the points.")],
     target: Annotated[UploadFile, File(description="The image to find them in.")],
-    points: Points,
+    points: PointsField,
     model: ModelName = None,
     heatmaps: Annotated[bool, Form(description="Whether to include a heat map for each point.")] = False,
-) -> MatchResponse:
+) -> Response:
     """Find the points of one image in another."""
     query = _Query(state, model, points)
-    return await query.match(await state.receive(source), await state.receive(target), heatmaps)
+    uploads = await state.receive(source), await state.receive(target)
+    return await state.workers.run(lambda: to_response(query.match_blocking(*uploads, heatmaps)))
 
 
-@router.post("/propagate")
+@router.post("/propagate", response_model=PropagateResponse)
 async def propagate(
     state: State,
     source: Annotated[UploadFile, File(description="The image with the points.")],
     targets: Annotated[list[UploadFile], File(description="The images to find them in.")],
-    points: Points,
+    points: PointsField,
     model: ModelName = None,
-) -> PropagateResponse:
+) -> Response:
     """Find the points of one image in many others."""
     if len(targets) > state.settings.targets:
         raise HTTPException(413, f"there are {len(targets)} targets, more than the {state.settings.targets} allowed")
@@ -76,9 +80,8 @@ async def propagate(
     results = []
     for file in targets:  # one job per target, so that requests of other clients run in between
         target = await state.receive(file)
-        response = await query.match(reference, target, heatmaps=False)
-        results.append(TargetMatches(target=target.name, **response.model_dump()))
-    return PropagateResponse(targets=results)
+        results.append(await state.workers.run(query.match_target_blocking, reference, target))
+    return await state.workers.run(lambda: to_response(PropagateResponse(targets=results)))
 
 
 class _Query:
@@ -92,10 +95,10 @@ class _Query:
         self.points = points
         self.model = state.models.resolve(model)
 
-    async def match(self, source: Upload, target: Upload, heatmaps: bool) -> MatchResponse:
-        return await self.state.workers.run(self._match_blocking, source, target, heatmaps)
+    def match_target_blocking(self, source: Upload, target: Upload) -> TargetMatches:
+        return TargetMatches(target=target.name, **self.match_blocking(source, target, heatmaps=False).model_dump())
 
-    def _match_blocking(self, source: Upload, target: Upload, heatmaps: bool) -> MatchResponse:
+    def match_blocking(self, source: Upload, target: Upload, heatmaps: bool) -> MatchResponse:
         images = self.state.decode_blocking(source), self.state.decode_blocking(target)
         result, seconds = self.state.match_blocking(self.model, *images, self.points)
         assert result is not None

@@ -1,6 +1,7 @@
 """The middleware that checks every request before its body is read, and adds security headers to every response."""
 
 import hmac
+import re
 from collections.abc import MutableMapping
 from ipaddress import ip_address
 from typing import Any
@@ -11,12 +12,15 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from mambamatcher.web.state import ServerState
-from mambamatcher.web.workers import BusyError
+from mambamatcher.web.exchange import Exchange
+from mambamatcher.web.state import MIB, ServerState, Settings
 
-RETRY_SECONDS = 2
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 OPEN_PATHS = ("/", "/health", "/openapi.json", "/signin")  # reachable without the token, as is /static/
+FORM_BYTES = 256 * 1024  # the fields of a form besides its files
+POINTS_FILE_BYTES = MIB  # about 10,000 points
+JSON_BYTES = 256 * 1024
+SMALL_BYTES = 4 * 1024
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -36,6 +40,7 @@ class Guard:
         self.settings = state.settings
         self.sessions = state.sessions
         self.workers = state.workers
+        self.memory = state.memory
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on to the application, or refuse it."""
@@ -55,16 +60,19 @@ class Guard:
             self._check_host(headers)
             self._check_origin(headers)
             self._check_token(scope["path"], headers)
-            if scope["method"] in SAFE_METHODS:
-                await self.app(scope, receive, send_with_headers)
-                return
-            size = self._body_size(headers)
-            try:
-                with self.workers.admit(size):
-                    await self.app(scope, receive, send_with_headers)
-            except BusyError as error:
-                wait = {"Retry-After": str(RETRY_SECONDS)}
-                raise HTTPException(503, "the server is busy; try again in a moment", wait) from error
+            max_bytes = body_limit(scope["path"], self.settings)
+            size = _announced_bytes(headers)
+            if size > max_bytes:
+                raise HTTPException(413, f"the request has {size:,} bytes, more than the {max_bytes:,} allowed")
+            exchange = Exchange(
+                receive,
+                send_with_headers,
+                max_bytes=max_bytes,
+                max_seconds=self.settings.receive_seconds,
+                memory=self.memory,
+                workers=None if scope["method"] in SAFE_METHODS else self.workers,
+            )
+            await exchange.run(self.app, scope, has_body=size > 0)
         except HTTPException as refusal:
             answer = JSONResponse({"detail": refusal.detail}, refusal.status_code, refusal.headers)
             await answer(scope, receive, send_with_headers)
@@ -79,7 +87,7 @@ class Guard:
     def _check_origin(self, headers: Headers) -> None:
         """Refuse requests that a page of another site makes in the user's browser."""
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != headers.get("host"):
+        if origin is not None and _host_and_port(origin) != headers.get("host"):
             raise HTTPException(403, "requests from pages of other sites are refused")
 
     def _check_token(self, path: str, headers: Headers) -> None:
@@ -93,15 +101,30 @@ class Guard:
             challenge = {"WWW-Authenticate": "Bearer"}
             raise HTTPException(401, "this server requires its token: send 'Authorization: Bearer TOKEN'", challenge)
 
-    def _body_size(self, headers: Headers) -> int:
-        length = headers.get("content-length", "0" if "transfer-encoding" not in headers else "")
-        if not (length.isascii() and length.isdigit()):
-            raise HTTPException(411, "send the length of the request (Content-Length)")
-        if int(length) > self.settings.request_bytes:
-            raise HTTPException(
-                413, f"the request has {length} bytes, more than the {self.settings.request_bytes:,} allowed"
-            )
-        return int(length)
+
+def body_limit(path: str, settings: Settings) -> int:
+    """Return how many bytes the body of a request may have, for this path."""
+    limits = {
+        "/signin": SMALL_BYTES,
+        "/example": 0,
+        "/pairs/match": JSON_BYTES,
+        "/drawing": JSON_BYTES,
+        "/pictures": settings.picture_bytes + FORM_BYTES,
+        "/match": 2 * settings.picture_bytes + FORM_BYTES,
+        "/propagate": settings.request_bytes,
+    }
+    limit = POINTS_FILE_BYTES if path.startswith("/points/") else limits.get(path, SMALL_BYTES)
+    return min(limit, settings.request_bytes)
+
+
+def _announced_bytes(headers: Headers) -> int:
+    """Return the size of the body. A body that does not announce its size is refused, also one that does both."""
+    length = headers.get("content-length", "0")
+    if "transfer-encoding" in headers or not re.fullmatch("[0-9]{1,15}", length):
+        raise HTTPException(
+            411, "send the length of the request (Content-Length) and no Transfer-Encoding", {"Connection": "close"}
+        )
+    return int(length)
 
 
 def same_secret(given: str, secret: str) -> bool:
@@ -115,6 +138,13 @@ def _host_name(host: str) -> str:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
         return ""
+
+
+def _host_and_port(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None
 
 
 def _is_address(name: str) -> bool:

@@ -14,6 +14,7 @@ from PIL import Image
 import mambamatcher
 from mambamatcher.errors import InputError
 from mambamatcher.web import downloads
+from mambamatcher.web.bounded import BoundedRoute
 from mambamatcher.web.guard import same_secret
 from mambamatcher.web.schemas import (
     DrawingRequest,
@@ -24,6 +25,7 @@ from mambamatcher.web.schemas import (
     PointsRequest,
     SignInRequest,
     to_matches,
+    to_response,
 )
 from mambamatcher.web.state import ServerState, State
 from mambamatcher.web.uploads import StoredImage, Upload, store_image
@@ -31,7 +33,7 @@ from mambamatcher.web.uploads import StoredImage, Upload, store_image
 STATIC = Path(__file__).parent / "static"
 PHOTOS = Path(mambamatcher.__file__).parent / "assets" / "photos"
 
-router = APIRouter()
+router = APIRouter(route_class=BoundedRoute)
 
 
 class RevalidatedFiles(StaticFiles):
@@ -104,8 +106,8 @@ async def remove_image(state: State, request: Request, picture_id: str) -> None:
     del state.session(request).images[image.id]
 
 
-@router.post("/pairs/match")
-async def match_pair(state: State, request: Request, body: PairRequest) -> MatchResponse:
+@router.post("/pairs/match", response_model=MatchResponse)
+async def match_pair(state: State, request: Request, body: PairRequest) -> Response:
     """Find the points of one image of the session in another."""
     state.check_point_count(body.points)
     source, target = state.image(request, body.source), state.image(request, body.target)
@@ -117,6 +119,8 @@ async def match_pair(state: State, request: Request, body: PairRequest) -> Match
 @router.post("/points/{file_format}", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
 async def write_points(state: State, request: Request, file_format: downloads.Format, body: PointsRequest) -> Response:
     """Write points to a file that the command line reads: JSON, CSV or COCO keypoints."""
+    if len({each.picture for each in body.pictures}) < len(body.pictures):
+        raise InputError("an image is listed twice; list each image once, with all its points")
     images = []
     for each in body.pictures:
         state.check_point_count(each.points)
@@ -153,7 +157,7 @@ def _load_example_blocking() -> list[StoredImage]:
 
 def _match_blocking(
     state: ServerState, body: PairRequest, pair: tuple[StoredImage, StoredImage], model: str
-) -> MatchResponse:
+) -> Response:
     """Match the stored copies, with points converted from and to pixels of the originals."""
     source, target = pair
     copies = source.decode_copy(), target.decode_copy()
@@ -161,12 +165,14 @@ def _match_blocking(
     points = np.asarray(body.points, dtype=float).reshape(-1, 2) / scales[0]
     points = np.minimum(points, copies[0].size)  # rounding must not move a point on the edge outside
     result, seconds = state.match_blocking(model, *copies, points)
-    return MatchResponse(
-        model=model,
-        source_size=(source.width, source.height),
-        target_size=(target.width, target.height),
-        matches=[] if result is None else to_matches(result, scales, body.heatmaps),
-        seconds=seconds,
+    return to_response(
+        MatchResponse(
+            model=model,
+            source_size=(source.width, source.height),
+            target_size=(target.width, target.height),
+            matches=[] if result is None else to_matches(result, scales, body.heatmaps),
+            seconds=seconds,
+        )
     )
 
 

@@ -4,12 +4,19 @@ from base64 import b64encode
 from typing import Annotated, Literal
 
 import numpy as np
+from fastapi import Response
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
 from mambamatcher.matching.matcher import MatchResult
 from mambamatcher.web.uploads import StoredImage
 
+MAX_POINTS = 500
+MAX_TARGETS = 200
+
 Point = tuple[FiniteFloat, FiniteFloat]
+# Checked before the items are, and validation stops at the first wrong item.
+BOUNDED = Field(max_length=MAX_POINTS, fail_fast=True)
+Points = Annotated[list[Point], BOUNDED]
 ImageId = Annotated[str, Field(max_length=40, description="From an upload in the same session.")]
 ModelName = Annotated[str | None, Field(max_length=100, description="One of /models; by default the first.")]
 
@@ -31,7 +38,7 @@ class HealthResponse(Schema):
 
     status: Literal["ok"] = "ok"
     version: str
-    requests: int = Field(description="Requests being received or answered.")
+    requests: int = Field(description="Requests received and not answered yet.")
     max_requests: int
 
 
@@ -139,7 +146,7 @@ class PairRequest(Schema):
 
     source: ImageId
     target: ImageId
-    points: list[Point]
+    points: Points
     model: ModelName = None
     heatmaps: bool = False
 
@@ -158,13 +165,13 @@ class ImagePoints(Schema):
     """An image of the session and its points."""
 
     picture: ImageId
-    points: list[NamedPoint]
+    points: Annotated[list[NamedPoint], BOUNDED]
 
 
 class PointsRequest(Schema):
     """The points to write to one file."""
 
-    pictures: Annotated[list[ImagePoints], Field(min_length=1)]
+    pictures: Annotated[list[ImagePoints], Field(min_length=1, max_length=MAX_TARGETS + 1, fail_fast=True)]
 
 
 class DrawingRequest(Schema):
@@ -172,13 +179,18 @@ class DrawingRequest(Schema):
 
     source: ImageId
     target: ImageId
-    matches: Annotated[list[FoundPoint], Field(min_length=1)]
+    matches: Annotated[list[FoundPoint], Field(min_length=1, max_length=MAX_POINTS, fail_fast=True)]
 
 
 class SignInRequest(Schema):
     """The token the server was started with."""
 
     token: Annotated[str, Field(max_length=1000)]
+
+
+def to_response(content: Schema) -> Response:
+    """Encode a response as JSON. Use it in a worker thread: FastAPI would encode it in that of the event loop."""
+    return Response(content.model_dump_json(), media_type="application/json")
 
 
 def to_matches(result: MatchResult, scales: tuple[np.ndarray, np.ndarray], heatmaps: bool) -> list[Match]:

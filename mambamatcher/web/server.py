@@ -15,15 +15,18 @@ from mambamatcher import __version__
 from mambamatcher.errors import ConfigError, InputError, MambaMatcherError
 from mambamatcher.matching.matcher import Matcher
 from mambamatcher.web import api, page
-from mambamatcher.web.guard import Guard
+from mambamatcher.web.guard import HEADERS, Guard
 from mambamatcher.web.schemas import ErrorResponse
 from mambamatcher.web.state import ServerState, Settings
 
+MAX_DETAIL_LENGTH = 500  # it may quote the client's own words
 ERRORS = {
     400: "The images or points cannot be used.",
     401: "The token is missing or wrong.",
     403: "The request comes from a page of another site.",
     404: "The session has expired or has no such image.",
+    408: "The request came too slowly.",
+    411: "The length of the request is missing.",
     413: "The request, a file or the list of targets is too large.",
     421: "The host name is not one of this server's.",
     422: "A field is missing or has the wrong type.",
@@ -47,6 +50,7 @@ def create_app(settings: Settings, loaders: Mapping[str, Callable[[], Matcher]])
         eviction.cancel()
         with suppress(asyncio.CancelledError):
             await eviction
+        state.workers.close()
 
     # No docs_url, redoc_url: FastAPI's documentation pages load scripts from other sites. Tools read openapi.json.
     app = FastAPI(title="mambamatcher", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
@@ -55,6 +59,7 @@ def create_app(settings: Settings, loaders: Mapping[str, Callable[[], Matcher]])
     app.add_middleware(Guard, state=state)
     app.add_exception_handler(MambaMatcherError, _answer_package_error)
     app.add_exception_handler(RequestValidationError, _answer_invalid_request)
+    app.add_exception_handler(Exception, _answer_internal_error)
     # Only documents the token in openapi.json; the guard has already checked it.
     bearer = Depends(HTTPBearer(auto_error=False, description="The token of `mambamatcher serve --token`."))
     responses: dict[int | str, dict[str, Any]] = {
@@ -76,4 +81,9 @@ async def _answer_invalid_request(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     field = ".".join(str(part) for part in first["loc"])
-    return JSONResponse({"detail": f"{field}: {first['msg']}"}, 422)
+    return JSONResponse({"detail": f"{field}: {first['msg']}"[:MAX_DETAIL_LENGTH]}, 422)
+
+
+async def _answer_internal_error(_: Request, __: Exception) -> JSONResponse:
+    """Answer 500 outside the guard, so with its headers; the server logs the error itself."""
+    return JSONResponse({"detail": "the server failed; its log says why"}, 500, HEADERS)

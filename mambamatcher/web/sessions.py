@@ -4,7 +4,6 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from http.cookies import CookieError, SimpleCookie
 
 from starlette.datastructures import Headers
 
@@ -32,8 +31,8 @@ class Session:
 class SessionStore:
     """All sessions, limited in number, in total size and in idle time.
 
-    When space is needed, the session that has been idle longest is evicted first. Not thread-safe: use it only from
-    the thread of the event loop.
+    When space is needed, the session that has been idle longest is evicted first; when there are too many sessions,
+    one without images. Not thread-safe: use it only from the thread of the event loop.
 
     Args:
         max_bytes: Limit on the total size of all images.
@@ -57,7 +56,9 @@ class SessionStore:
 
     def open(self) -> Session:
         """Start a new session."""
-        self._make_room(0, MAX_SESSIONS - 1)
+        if len(self) >= MAX_SESSIONS:
+            empty = (secret for secret, session in self._sessions.items() if not session.images)
+            del self._sessions[next(empty, next(iter(self._sessions)))]
         session = Session(secrets.token_urlsafe(32), self._clock())
         self._sessions[session.secret] = session
         return session
@@ -73,11 +74,13 @@ class SessionStore:
 
     def find_by_cookie(self, headers: Headers) -> Session | None:
         """Return the session whose cookie a request carries, as `find` does."""
-        try:
-            cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-        except CookieError:
-            return None
-        return self.find(cookie.value if cookie else None)
+        # By hand: http.cookies rejects them all if another application on this host has set one that it cannot read.
+        for line in headers.getlist("cookie"):
+            for cookie in line.split(";"):
+                name, _, value = cookie.strip().partition("=")
+                if name == COOKIE and value in self._sessions:
+                    return self.find(value)
+        return None
 
     def add(self, session: Session, image: StoredImage, max_images: int) -> None:
         """Add an image to a session, evicting other sessions if needed.
@@ -92,7 +95,7 @@ class SessionStore:
             raise InputError(f"these images need more than the {self.max_bytes:,} bytes allowed; remove some first")
         self._sessions.setdefault(session.secret, session)  # it may have been evicted during the upload
         self.find(session.secret)
-        self._make_room(len(image.jpeg), MAX_SESSIONS)
+        self._make_room(len(image.jpeg))
         session.images[image.id] = image
 
     def evict_expired(self) -> bool:
@@ -103,6 +106,6 @@ class SessionStore:
             del self._sessions[secret]
         return bool(expired)
 
-    def _make_room(self, needed: int, max_sessions: int) -> None:
-        while self._sessions and (len(self) > max_sessions or self.size + needed > self.max_bytes):
-            del self._sessions[next(iter(self._sessions))]
+    def _make_room(self, needed: int) -> None:
+        while self.size + needed > self.max_bytes:
+            del self._sessions[next(secret for secret, session in self._sessions.items() if session.images)]

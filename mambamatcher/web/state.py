@@ -1,6 +1,7 @@
 """What all routes share: the settings, the models, the sessions and the worker threads."""
 
 import asyncio
+import gc
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from PIL import Image
 
 from mambamatcher.errors import InputError
 from mambamatcher.matching.matcher import Matcher, MatchResult
+from mambamatcher.web.exchange import MemoryBudget
+from mambamatcher.web.schemas import MAX_POINTS, MAX_TARGETS
 from mambamatcher.web.sessions import COOKIE, Session, SessionStore
 from mambamatcher.web.uploads import StoredImage, Upload, decode, display_name
 from mambamatcher.web.workers import ModelPool, WorkerPool
@@ -32,8 +35,10 @@ class Settings:
         picture_pixels: Limit on the pixels of an image.
         points: Limit on the points of a request.
         targets: Limit on the target images of a session or a `/propagate` request.
-        request_bytes: Limit on the body of a request.
-        receiving_bytes: Limit on the bodies of all requests in progress together.
+        request_bytes: Limit on the body of a request; most routes allow less.
+        receiving_bytes: Limit on the bodies of all requests and responses in progress together.
+        receive_seconds: How long the server waits for the next bytes of a request, or for a client to read.
+        connections: Limit on open connections; beyond it the one that has waited longest for its client is closed.
         requests: Limit on the requests in progress; further ones are answered with status 503.
         stored_bytes: Limit on the images of all sessions together.
         keep_seconds: How long a session and its images are kept after the client's last request.
@@ -43,10 +48,12 @@ class Settings:
     host_names: tuple[str, ...] = ()
     picture_bytes: int = 20 * MIB
     picture_pixels: int = 40_000_000
-    points: int = 500
-    targets: int = 200
+    points: int = MAX_POINTS
+    targets: int = MAX_TARGETS
     request_bytes: int = 100 * MIB
     receiving_bytes: int = 400 * MIB
+    receive_seconds: float = 10.0
+    connections: int = 200
     requests: int = 64
     stored_bytes: int = 512 * MIB
     keep_seconds: float = 30 * 60.0
@@ -66,12 +73,14 @@ class ServerState:
         self.settings = settings
         self.models = ModelPool(loaders)
         self.sessions = SessionStore(settings.stored_bytes, settings.keep_seconds)
-        self.workers = WorkerPool(settings.requests, settings.receiving_bytes)
+        self.workers = WorkerPool(settings.requests)
+        self.memory = MemoryBudget(settings.receiving_bytes)
 
     async def receive(self, file: UploadFile) -> Upload:
         """Read an uploaded file, or refuse it with status 413 if it is too large."""
         name, limit = display_name(file.filename), self.settings.picture_bytes
         data = await file.read(limit + 1)
+        await file.close()  # frees its own copy
         if len(data) > limit:
             raise HTTPException(413, f"{name} has more than the {limit:,} bytes allowed; make it smaller first")
         return Upload(data, name)
@@ -131,6 +140,8 @@ class ServerState:
         grey = Image.new("RGB", (64, 64), "grey")
         self.match_blocking(self.models.names[0], grey, grey, [(32.0, 32.0)])
         self.models.clear_caches()
+        gc.collect()
+        gc.freeze()  # what is here stays; visiting it in every collection took most of the time of a hostile request
 
     async def evict_periodically(self) -> None:
         """Drop expired sessions and the cached features of their images, until cancelled."""
@@ -144,7 +155,7 @@ class ServerState:
                 cleared = time.monotonic()
 
 
-def get_state(request: Request) -> ServerState:
+async def get_state(request: Request) -> ServerState:
     """Return the state of the server that received this request."""
     return request.app.state.server
 

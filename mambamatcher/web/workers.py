@@ -1,11 +1,12 @@
 """Where the heavy work is done: a limited number of requests, worker threads, and the models they run."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from threading import Lock
 from typing import ParamSpec, TypeVar
+
+from starlette.exceptions import HTTPException
 
 from mambamatcher.matching.matcher import Matcher
 from mambamatcher.registry import unknown
@@ -16,44 +17,48 @@ Result = TypeVar("Result")
 THREADS = 2  # one decodes images while the other runs the model, which computes one pass at a time
 
 
-class BusyError(Exception):
+RETRY_SECONDS = 2
+
+
+class BusyError(HTTPException):
     """The server has reached its limit on requests or bytes in progress."""
+
+    def __init__(self) -> None:
+        super().__init__(503, "the server is busy; try again in a moment", {"Retry-After": str(RETRY_SECONDS)})
 
 
 class WorkerPool:
     """Limits the requests in progress, and runs their blocking work in threads, first come first served.
 
     Args:
-        max_requests: Limit on the requests being received or answered.
-        max_bytes: Limit on the total size of their bodies.
+        max_requests: Limit on the requests that are completely received and not answered yet.
     """
 
-    def __init__(self, max_requests: int, max_bytes: int) -> None:
+    def __init__(self, max_requests: int) -> None:
         self.max_requests = max_requests
-        self.max_bytes = max_bytes
         self.requests = 0
-        self._bytes = 0
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="work")
 
-    @contextmanager
-    def admit(self, size: int) -> Iterator[None]:
-        """Count a request with a body of `size` bytes while it is received and answered.
+    def enter(self) -> None:
+        """Count a request that is completely received, until `leave`.
 
         Raises:
-            BusyError: The request would exceed a limit.
+            BusyError: The limit is reached.
         """
-        if self.requests >= self.max_requests or self._bytes + size > self.max_bytes:
+        if self.requests >= self.max_requests:
             raise BusyError
         self.requests += 1
-        self._bytes += size
-        try:
-            yield
-        finally:
-            self.requests -= 1
-            self._bytes -= size
+
+    def leave(self) -> None:
+        """Stop counting a request."""
+        self.requests -= 1
+
+    def close(self) -> None:
+        """Drop the work that has not begun."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def run(self, work: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        """Run a blocking function in one of the threads."""
+        """Run a blocking function in one of the threads. If the caller is cancelled first, it may never run."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: work(*args, **kwargs))
 
 

@@ -60,6 +60,8 @@ def test_the_token_can_come_from_the_environment(serve, monkeypatch):
         (["--host", "::"], "--token"),
         (["--host", "lab.example"], "--token"),
         (["--token", "short"], "use at least 16"),
+        (["--token", " " * 16], "0 characters, not counting blanks around it; use at least 16"),
+        (["--token", "abab" * 8], "2 different characters; use at least 6"),
         (["--host", "not an address", "--token", TOKEN], "cannot listen"),
         (["--port", "99999"], "65535"),
     ],
@@ -71,6 +73,13 @@ def test_invalid_options_end_in_one_sentence(serve, arguments, words):
     assert "Traceback" not in printed
 
 
+def test_accepted_connections_do_not_delay_small_packets():
+    with command.listen("127.0.0.1", 0) as listening, socket.create_connection(listening.getsockname()):
+        accepted, _ = listening.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def test_a_port_in_use_ends_in_one_sentence(serve):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         code, printed, _ = serve("--port", taken.getsockname()[1])
@@ -79,6 +88,7 @@ def test_a_port_in_use_ends_in_one_sentence(serve):
 
 
 def test_a_missing_extra_ends_in_one_sentence(serve, monkeypatch):
+    monkeypatch.delitem(sys.modules, "mambamatcher.web.connections", raising=False)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     code, printed, _ = serve()
     assert code == 2
