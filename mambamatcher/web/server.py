@@ -50,7 +50,6 @@ def create_app(settings: Settings, loaders: Mapping[str, Callable[[], Matcher]])
         eviction.cancel()
         with suppress(asyncio.CancelledError):
             await eviction
-        state.workers.close()
 
     # No docs_url, redoc_url: FastAPI's documentation pages load scripts from other sites. Tools read openapi.json.
     app = FastAPI(title="mambamatcher", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)

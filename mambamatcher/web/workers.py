@@ -53,10 +53,6 @@ class WorkerPool:
         """Stop counting a request."""
         self.requests -= 1
 
-    def close(self) -> None:
-        """Drop the work that has not begun."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
-
     async def run(self, work: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         """Run a blocking function in one of the threads. If the caller is cancelled first, it may never run."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: work(*args, **kwargs))
