@@ -1,7 +1,7 @@
 """Decode image files in processes with limits of time and memory, which are killed and replaced where they exceed them.
 
-A worker writes a line when it is ready. A request is a line of JSON, followed by the content of the file unless it has a
-path. The answer is a line of JSON, followed by the pixels unless it is an error.
+A worker writes a line when it is ready. A request is a line of JSON, followed by the content of the file unless it has
+a path. The answer is a line of JSON, followed by the pixels unless it is an error.
 """
 
 import json
