@@ -17,8 +17,8 @@ from PIL import Image
 from mambamatcher.errors import InputError
 from mambamatcher.io.decoding import decode
 
-SECONDS = 20.0  # wall clock; the largest image of a common format takes a quarter of it
-BYTES, BYTES_PER_PIXEL = 256 << 20, 24  # of memory: an RGBA image that is rotated takes 16 bytes per pixel
+SECONDS = 30.0  # wall clock; a progressive JPEG of 100 million pixels of noise took 19 s on two busy, slow cores
+BYTES, BYTES_PER_PIXEL = 256 << 20, 24  # of memory: a rotated RGBA image of that size took 19 bytes per pixel in all
 
 
 class DecodingWorkers:
