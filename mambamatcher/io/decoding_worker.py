@@ -1,7 +1,7 @@
 """Decode image files in processes with limits of time and memory, which are killed and replaced where they exceed them.
 
-A request is a line of JSON, followed by the content of the file unless it has a path. The answer is a line of JSON,
-followed by the pixels unless it is an error.
+A worker writes a line when it is ready. A request is a line of JSON, followed by the content of the file unless it has
+a path. The answer is a line of JSON, followed by the pixels unless it is an error.
 """
 
 import json
@@ -17,8 +17,8 @@ from PIL import Image
 from mambamatcher.errors import InputError
 from mambamatcher.io.decoding import decode
 
-SECONDS = 20.0  # wall clock; the largest image of a common format takes a quarter of it
-BYTES, BYTES_PER_PIXEL = 256 << 20, 24  # of memory: an RGBA image that is rotated takes 16 bytes per pixel
+SECONDS = 30.0  # wall clock; a progressive JPEG of 100 million pixels of noise took 19 s on two busy, slow cores
+BYTES, BYTES_PER_PIXEL = 256 << 20, 24  # of memory: a rotated RGBA image of that size took 19 bytes per pixel in all
 
 
 class DecodingWorkers:
@@ -50,7 +50,8 @@ class DecodingWorkers:
             InputError: The file cannot be decoded, or not within the limits.
         """
         with self._lock:
-            process = self._idle.pop() if self._idle else _start()
+            process = self._idle.pop() if self._idle else None
+        process = process or _start()
         expired: list[bool] = []
 
         def expire() -> None:
@@ -82,13 +83,16 @@ class DecodingWorkers:
 def _start() -> subprocess.Popen[bytes]:
     # Not `-m`, which would also import from the working directory: this process sees what its parent sees.
     command = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import serve; serve()"
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-c", command],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
     )
+    assert process.stdout is not None
+    process.stdout.readline()  # until it has imported what it needs, which no request should pay for
+    return process
 
 
 def _ask(process: subprocess.Popen[bytes], request: dict[str, Any], content: bytes) -> Image.Image | str:
@@ -116,6 +120,8 @@ def _read(stream: IO[bytes], count: int) -> bytes:
 def serve() -> None:
     """Answer the requests on standard input until it ends: what a worker runs."""
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
+    answers.write(b"ready\n")
+    answers.flush()
     while line := requests.readline():
         request = json.loads(line)
         content = _read(requests, request["bytes"]) if "bytes" in request else Path(request["path"])

@@ -9,8 +9,8 @@ from mambamatcher.errors import InputError
 
 Content: TypeAlias = bytes | mmap
 
-MAX_SCANS = 100  # of a JPEG; encoders write about ten, and each takes as long as decoding the whole image
-MAX_STRIPS = 100_000  # or tiles of a TIFF; Pillow takes 20 microseconds for each
+MAX_SCANS = 100  # of a JPEG; encoders write about ten, and even an empty one visits every pixel of the image
+MAX_STRIPS = 100_000  # or tiles of a TIFF, which Pillow reads one by one
 MAX_TILE = 1 << 24  # pixels of a TIFF's tile that is larger than its image; Pillow allocates the whole tile
 
 # Above these limits, decoding may take long or much memory, though a sound file could exceed them.
