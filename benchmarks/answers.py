@@ -1,4 +1,4 @@
-"""Response times: the requests of the web page to `mambamatcher serve`, and `propagate`, with the embedded model.
+"""Response times: the requests of the web page to `mambamatcher serve`, and `propagate`, with the model `lite`.
 
     python benchmarks/answers.py --save benchmarks/results
 
@@ -68,7 +68,7 @@ def serving() -> dict:
 @contextmanager
 def running_server():
     """Start `mambamatcher serve` on a free port."""
-    command = [sys.executable, "-m", "mambamatcher", "serve", "--port", "0"]
+    command = [sys.executable, "-m", "mambamatcher", "serve", "--port", "0", "--model", "lite"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout is not None
         try:

@@ -1,4 +1,4 @@
-"""A campaign of attacks on `mambamatcher serve` with the embedded model, with an honest client beside it.
+"""A campaign of attacks on `mambamatcher serve` with the model `lite`, with an honest client beside it.
 
     python -m benchmarks.attack --minutes 30 --save benchmarks/results
 
@@ -150,7 +150,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--save", type=Path, help="folder for attack.json")
     arguments = parser.parse_args()
-    with running([sys.executable, "-m", "mambamatcher", "serve", "--port", "0"]) as server:
+    with running([sys.executable, "-m", "mambamatcher", "serve", "--port", "0", "--model", "lite"]) as server:
         found = {
             "circumstances": asdict(circumstances()),
             "minutes": arguments.minutes,

@@ -128,7 +128,7 @@ def per_target(stages: dict[str, float]) -> float:
 
 
 def measure() -> dict:
-    """Measure the embedded model on one thread, in processor time, which others on the machine lengthen little."""
+    """Measure the model `lite` on one thread, in processor time, which others on the machine lengthen little."""
     import numpy as np
     import torch
     from PIL import Image
@@ -139,13 +139,13 @@ def measure() -> dict:
     from mambamatcher.io.images import load_image
     from mambamatcher.jobs.source import images, read_source
     from mambamatcher.matching.portable import PortableMatcher
-    from mambamatcher.model.checkpoint import EMBEDDED
+    from mambamatcher.model.checkpoint import SHIPPED
     from mambamatcher.tools.features import write_features
     from mambamatcher.tools.propagate import propagate_each, read_references
 
     torch.set_num_threads(1)
-    sample = EMBEDDED.parent / "sample"
-    matcher = Matcher.from_pretrained()
+    sample = SHIPPED["lite"].parent / "sample"
+    matcher = Matcher.from_pretrained("lite")
     references = read_references(matcher, [sample / "source.png"], sample / "points.json")
     target, rng = load_image(sample / "target.png"), np.random.default_rng(0)
     found: dict = {"circumstances": asdict(circumstances()), "decode_seconds": {}, "read_bytes": {}}

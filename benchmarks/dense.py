@@ -26,7 +26,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=200)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/lite/dense.json"))
     arguments = parser.parse_args()
-    embedded = Matcher.from_pretrained()
+    embedded = Matcher.from_pretrained("lite")
     sides = (embedded.config.side, PRESETS["nearest"]().side)
     untrained = {f"untrained, {side} px": Matcher.from_preset("nearest", [f"side={side}"]) for side in sides}
     matchers = {"embedded": embedded, **untrained}

@@ -54,7 +54,7 @@ def run(workers: int, address: str | None, sample: Path, targets: Path, out: Pat
     from mambamatcher.tools.propagate import propagate, read_references
 
     keep_freed_memory()  # as the commands and Ray's workers do
-    matcher = Matcher.from_pretrained()
+    matcher = Matcher.from_pretrained("lite")
     references = read_references(matcher, [sample / "source.png"], sample / "points.json")
     begun = perf_counter()
     propagate(matcher, references, read_source(targets), out, RayEngine(address, workers) if workers else LOCAL)
@@ -125,7 +125,7 @@ def measure(targets: Path, out: Path) -> tuple[dict[str, dict[str, float]], set[
 
 def main() -> int:
     from mambamatcher.benchmark.measurement import circumstances
-    from mambamatcher.model.checkpoint import EMBEDDED
+    from mambamatcher.model.checkpoint import SHIPPED
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pictures", type=int, default=500)
@@ -133,7 +133,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/engines.json"))
     parser.add_argument("--one", nargs=4, metavar=("WORKERS", "ADDRESS", "TARGETS", "OUT"), help="do and time one run")
     arguments = parser.parse_args()
-    sample = EMBEDDED.parent / "sample"
+    sample = SHIPPED["lite"].parent / "sample"
     if arguments.one:
         workers, address, targets, out = arguments.one
         print(run(int(workers), address, sample, Path(targets), Path(out)))

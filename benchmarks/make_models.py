@@ -18,7 +18,7 @@ from mambamatcher.training.recipes import AVERAGED, RUNS
 
 ASSETS = Path("mambamatcher/assets")
 READOUT = ("mirror=true", "transfer.blend=scores", "transfer.radius=0.08")  # chosen on the selection split
-DEFAULT_READOUT = ("side=420",)  # chosen on the selection split
+DEFAULT_READOUT = ("side=350", "mirror=true", "transfer.radius=0.08")  # chosen on the selection split
 Command = list[str]
 
 

@@ -26,7 +26,7 @@ from PIL import Image
 
 from mambamatcher import Matcher
 from mambamatcher.benchmark.measurement import circumstances
-from mambamatcher.model.checkpoint import EMBEDDED, load_pretrained, reconfigured
+from mambamatcher.model.checkpoint import SHIPPED, load_pretrained, reconfigured
 from mambamatcher.web.server import create_app
 from mambamatcher.web.state import Settings
 
@@ -143,7 +143,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/soak.json"))
     parser.add_argument("--plot", type=Path, default=Path("docs/pictures/soak.png"))
     arguments = parser.parse_args()
-    model = load_pretrained(EMBEDDED)
+    model = load_pretrained(SHIPPED["lite"])
     if arguments.side:
         model = reconfigured(model, replace(model.config, side=arguments.side))
     matcher = Matcher(model, cache_bytes=CACHE_BYTES)

@@ -28,7 +28,7 @@ PHOTOS = Path(mambamatcher.__file__).parent / "assets" / "photos"
 CAT, RACCOON = PHOTOS / "cat.jpg", PHOTOS / "raccoon.jpg"
 HOPPER, COLLINS = PHOTOS / "grace-hopper.jpg", PHOTOS / "eileen-collins.jpg"
 OUT = Path(__file__).parent / "pictures"
-CURVES = Path(__file__).parents[1] / "benchmarks" / "results" / "lite" / "curves.csv"
+RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
 FACE = (100, 70, 360, 290)  # the box of an ellipse around the cat's face, as in tutorials/own-images.md
 LINES = 150
 JPEG = {"quality": 88, "subsampling": 0, "optimize": True}
@@ -45,10 +45,12 @@ def main() -> None:
     _save(matcher.match(HOPPER, COLLINS, list(read_points(HOPPER).values())).draw(), "portraits.jpg")
     shown = pair.match([points[name] for name in ("left eye", "nose", "mouth", "left ear")])
     _save(draw_heatmaps(shown.target, shown.heatmaps, shown.points), "heatmaps.jpg")
-    draw_steps(matcher, pair, np.array(points["nose"]))
+    lite = Matcher.from_pretrained("lite")  # it keeps its levels apart, as the paper's model does
+    draw_steps(lite, lite.prepare(CAT, RACCOON), np.array(points["nose"]))
     draw_transferred()
     draw_review()
-    draw_training()
+    draw_training_of_lite()
+    draw_training_of_default()
 
 
 def read_points(photo: Path) -> dict[str, tuple[float, float]]:
@@ -177,10 +179,10 @@ def draw_review() -> None:
         _save(Image.open(shot).convert("RGB"), "review.jpg")
 
 
-def draw_training() -> None:
-    """Plot the validation PCK of the embedded model's runs over their steps."""
+def draw_training_of_lite() -> None:
+    """Plot the validation PCK of the runs of `lite` over their steps."""
     runs: dict[str, list[tuple[int, float]]] = {}
-    with CURVES.open(encoding="utf-8") as file:
+    with (RESULTS / "lite" / "curves.csv").open(encoding="utf-8") as file:
         for row in csv.DictReader(file):
             runs.setdefault(row["run"], []).append((int(row["step"]), float(row["validation_pck"])))
     figure = Figure(figsize=(6, 3.4), layout="constrained")
@@ -195,6 +197,19 @@ def draw_training() -> None:
     axis.legend(frameon=False)
     axis.spines[["top", "right"]].set_visible(False)
     figure.savefig(OUT / "lite-training.png", dpi=110)
+
+
+def draw_training_of_default() -> None:
+    """Plot the validation PCK of the long run over the images seen."""
+    with (RESULTS / "vit-s" / "curve.csv").open(encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["validation_pck"]]
+    figure = Figure(figsize=(6, 3.4), layout="constrained")
+    axis = figure.subplots()
+    axis.plot([int(row["images"]) for row in rows], [float(row["validation_pck"]) for row in rows], "o-")
+    axis.set_xlabel("images seen")
+    axis.set_ylabel("PCK@0.10 per image, box (%)")
+    axis.spines[["top", "right"]].set_visible(False)
+    figure.savefig(OUT / "vit-s-training.png", dpi=110)
 
 
 def _axes(count: int, rows: int = 1) -> list[Axes]:

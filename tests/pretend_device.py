@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.backend_registration import _DummyBackendModule, _setup_privateuseone_for_python_backend
 
 from mambamatcher import Matcher
-from mambamatcher.model.checkpoint import EMBEDDED, load_pretrained, reconfigured
+from mambamatcher.model.checkpoint import SHIPPED, load_pretrained, reconfigured
 from mambamatcher.tools.flow import dense_flow
 
 NAME = "pretend"
@@ -25,7 +25,7 @@ POINTS = [(10.0, 20.0), (45.0, 30.0), (70.0, 50.0)]
 
 
 def embedded() -> Matcher:
-    model = load_pretrained(EMBEDDED)
+    model = load_pretrained(SHIPPED["lite"])
     return Matcher(reconfigured(model, replace(model.config, side=96)))
 
 

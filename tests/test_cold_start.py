@@ -36,10 +36,15 @@ def test_nearest_neighbours_match_without_numba_and_without_compilers():
     assert not modules & {"numba", *COMPILERS, *LIBRARIES}
 
 
-def test_the_default_model_matches_without_compilers_other_than_numba():
-    modules = modules_after(MATCH.format("from_pretrained()"))
+def test_lite_matches_without_compilers_other_than_numba():
+    modules = modules_after(MATCH.format("from_pretrained('lite')"))
     assert "numba" in modules
     assert not modules & (COMPILERS | LIBRARIES - {"scipy"})  # Numba itself imports SciPy
+
+
+def test_the_default_model_matches_without_compilers():
+    modules = modules_after(MATCH.format("from_pretrained()"))
+    assert not modules & (COMPILERS | LIBRARIES - {"transformers"})
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["match", "--help"], ["benchmark", "pair", "--help"]])

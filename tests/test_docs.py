@@ -23,7 +23,7 @@ import pytest
 import mambamatcher
 from mambamatcher.datasets.rendered import PAIRS
 from mambamatcher.matching.confidence import load_calibration
-from mambamatcher.model.checkpoint import EMBEDDED
+from mambamatcher.model.checkpoint import SHIPPED
 from mambamatcher.model.correlation import CORRELATION_AGGREGATIONS
 from mambamatcher.model.features import FEATURE_AGGREGATIONS
 from mambamatcher.model.presets import PRESETS
@@ -219,8 +219,10 @@ def test_no_page_says_that_a_block_is_not_run_without_a_block():
 
 
 def test_the_page_on_confidence_states_what_was_measured_for_the_model_that_comes_with_the_package():
-    report = json.loads((ROOT / "benchmarks" / "results" / "lite" / "calibration-report.json").read_text())
-    assert asdict(load_calibration(EMBEDDED)) == report["calibration"], "the report is another model's: calibrate again"
+    report = json.loads((ROOT / "benchmarks" / "results" / "default" / "calibration-report.json").read_text())
+    assert asdict(load_calibration(SHIPPED["default"])) == report["calibration"], (
+        "the report is another model's: calibrate again"
+    )
     page = (ROOT / "docs" / "confidence.md").read_text(encoding="utf-8")
     stated = [
         f"{report['pairs']} pairs",

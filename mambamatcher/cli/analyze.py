@@ -12,7 +12,7 @@ def analyze(
         list[str], typer.Argument(metavar="FIGURE...", help="Names of figures, or `list` to print all names.")
     ],
     model: Annotated[
-        list[str] | None, typer.Option(help="Folder of a saved model; repeat it to compare. Default: the embedded one.")
+        list[str] | None, typer.Option(help="Folder of a saved model; repeat it to compare. Default: lite.")
     ] = None,
     dataset: Annotated[str, typer.Option(help="Benchmark to take pairs from.")] = "voc",
     split: Annotated[str, typer.Option(help="Split of the benchmark.")] = "selection",

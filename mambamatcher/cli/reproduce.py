@@ -19,7 +19,9 @@ def reproduce(
         str | None, typer.Option(help="Folder of a model trained on PF-PASCAL, for main, per-point and generalisation.")
     ] = None,
     split: Annotated[str, typer.Option(help="Split to evaluate on.")] = "test",
-    base: Annotated[str, typer.Option(help="What trained rows start from: embedded, or paper (DINOv2).")] = "embedded",
+    base: Annotated[
+        str, typer.Option(help="What trained rows start from: embedded (the shipped model lite), or paper (DINOv2).")
+    ] = "embedded",
     limit: Annotated[int | None, typer.Option(min=1, help="Evaluate only the first LIMIT pairs.")] = None,
     finished: Annotated[bool, typer.Option("--finished", help="Train nothing, show the finished rows.")] = False,
     out: Annotated[

@@ -34,7 +34,8 @@ def serve(
         list[str] | None, typer.Option(help="Host name that clients use for this machine; can be repeated.")
     ] = None,
     model: Annotated[
-        list[str] | None, typer.Option(help="Preset name or folder of a saved model; can be repeated to offer several.")
+        list[str] | None,
+        typer.Option(help="Shipped model, preset or folder of a saved model; can be repeated to offer several."),
     ] = None,
     device: Device = None,
     max_upload_mb: Annotated[int, typer.Option(min=1, help="Maximum file size of an image in MB.")] = 20,
@@ -123,11 +124,12 @@ def model_loaders(models: list[str] | None, device: str | None = None) -> "dict[
     A folder is named by its last component, so that clients learn no paths.
 
     Args:
-        models: Preset names and folders; None for the default model and `nearest`.
+        models: Shipped models, presets and folders; None for both shipped models and `nearest`.
         device: Where the models compute; None for the CPU.
     """
-    if not models:
-        return {"default": lambda: load_matcher(None, device), "nearest": lambda: load_matcher("nearest", device)}
+    from mambamatcher.model.checkpoint import SHIPPED
+
+    models = models or [*map(str, SHIPPED.values()), "nearest"]
     loaders: dict[str, Callable[[], Matcher]] = {}
     for model in models:
         name = Path(model).resolve().name if Path(model).is_dir() else model

@@ -24,7 +24,7 @@ from mambamatcher.matching.foreground import find_foreground, spread_points
 from mambamatcher.matching.pair import PreparedPair
 from mambamatcher.matching.result import MatchResult, Modes
 from mambamatcher.matching.runtime import Encoded, Runtime, TorchRuntime
-from mambamatcher.model.checkpoint import EMBEDDED, find_pretrained, load_pretrained
+from mambamatcher.model.checkpoint import SHIPPED, find_pretrained, load_pretrained
 from mambamatcher.model.config import override, to_dict
 from mambamatcher.model.geometry import unit_to_pixels
 from mambamatcher.model.mambamatcher import MambaMatcher, ModelConfig, count_parameters
@@ -147,10 +147,10 @@ class Matcher:
         """Load a saved model, with its `calibration.json` where there is one.
 
         Args:
-            folder: The model's folder or hub id; without one, the embedded model.
+            folder: The model's folder or hub id; without one, the shipped model `default`.
             options: As for `Matcher`.
         """
-        found = find_pretrained(EMBEDDED if folder is None else folder)
+        found = find_pretrained(SHIPPED["default"] if folder is None else folder)
         options.setdefault("calibration", load_calibration(found))
         return cls(load_pretrained(found), **options)
 

@@ -21,8 +21,7 @@ from mambamatcher.registry import unknown
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 _ASSETS = Path(__file__).parents[1] / "assets"
-SHIPPED = {"default": _ASSETS / "lite", "lite": _ASSETS / "lite"}  # models that come with the package
-EMBEDDED = SHIPPED["default"]
+SHIPPED = {name: _ASSETS / name for name in ("default", "lite")}  # models that come with the package
 
 
 def save_pretrained(

@@ -139,7 +139,7 @@ def _train_and_evaluate(row: TrainedRow, seed: int, pairs: TrainingPairs, folder
         "base": base.name,
         "steps": ablation.steps,
         "limit": ablation.limit,
-        "recipe": to_dict(replace(recipe, start="the embedded model" if base.embedded else None)),
+        "recipe": to_dict(replace(recipe, start="the shipped model lite" if base.embedded else None)),
         # only of the process that finished the row
         "cpu_seconds": {"training": trained - started, "evaluation": time.process_time() - trained},
         "evaluations": reports,

@@ -50,7 +50,7 @@ def load_inputs(models: Sequence[str], dataset: str, split: str, root: Path | No
     """Read pairs of a benchmark and load models.
 
     Args:
-        models: Folders of saved models. The embedded model if empty.
+        models: Folders of saved models. `lite` if empty.
         dataset: Name of the benchmark.
         split: Split of the benchmark.
         root: Folder with the benchmarks.
@@ -63,7 +63,7 @@ def load_inputs(models: Sequence[str], dataset: str, split: str, root: Path | No
     pairs = evenly_spaced(read_pairs(dataset, split, root, check_images=False).pairs, count)
     matchers = {_name(model): Matcher.from_pretrained(model) for model in models}
     return FigureInputs(
-        matchers=matchers or {"embedded model": Matcher.from_pretrained()},
+        matchers=matchers or {"lite": Matcher.from_pretrained("lite")},
         pairs=pairs,
         protocol=f"{dataset} {split}, {len(pairs)} pairs, alpha_bbox {ALPHA:g}, per image",
     )

@@ -1,7 +1,7 @@
-"""Initialisation of trained rows from the embedded model.
+"""Initialisation of trained rows from the shipped model `lite`.
 
-Every correlation aggregation is initialised to compute the same function: the weighted sum of levels that the embedded
-model learnt. FastFormer computes it of the positive scores, because TransforMatcher clips scores at zero. All other
+Every correlation aggregation is initialised to compute the same function: the weighted sum of levels that `lite`
+learnt. FastFormer computes it of the positive scores, because TransforMatcher clips scores at zero. All other
 differences between rows come from their own training.
 """
 
@@ -24,16 +24,16 @@ def write_initial_model(config: ModelConfig, folder: Path, seed: int, *, new_fea
     Args:
         config: Configuration of the row's model.
         folder: Where to save it.
-        seed: Seed of the parts that the embedded model does not have.
-        new_features: Initialise the feature aggregation randomly instead of copying the embedded one.
+        seed: Seed of the parts that `lite` does not have.
+        new_features: Initialise the feature aggregation randomly instead of copying that of `lite`.
     """
-    embedded = load_pretrained(SHIPPED["lite"])
+    lite = load_pretrained(SHIPPED["lite"])
     torch.manual_seed(seed)
     model = MambaMatcher(config)
-    model.backbone.load_state_dict(embedded.backbone.state_dict())
+    model.backbone.load_state_dict(lite.backbone.state_dict())
     if not new_features:
-        model.features.load_state_dict(embedded.features.state_dict())
-    initialise_as_weighted_sum(model.correlation, embedded.correlation.get_submodule("project"))
+        model.features.load_state_dict(lite.features.state_dict())
+    initialise_as_weighted_sum(model.correlation, lite.correlation.get_submodule("project"))
     save_pretrained(model, folder, overwrite=True)
 
 

@@ -43,7 +43,7 @@ class Base:
         recipe: Recipe that rows change.
         training: Dataset and split to train on.
         evaluations: Datasets and splits to evaluate on.
-        embedded: Initialise from the embedded model.
+        embedded: Initialise from the shipped model `lite`.
         block: Overrides with the sizes of the Mamba block.
     """
 
@@ -76,7 +76,7 @@ def base_of(name: str, *, full_set: bool = False) -> Base:
 
 
 def embedded_base() -> Base:
-    """Return the base for two cores: the embedded model with a frozen backbone, at a small side, on VOC keypoints."""
+    """Return the base for two cores: the model `lite` with a frozen backbone, at a small side, on VOC keypoints."""
     model = read_config(SHIPPED["lite"] / CONFIG)
     frozen = replace(
         model,

@@ -33,7 +33,7 @@ class VismatchMatcher(nn.Module):
 
     Args:
         device: Where the model computes.
-        matcher: The matcher; by default the embedded model's.
+        matcher: The matcher; by default the shipped model's.
         max_num_keypoints: The largest number of matches returned, most confident first.
     """
 

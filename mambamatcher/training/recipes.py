@@ -95,7 +95,7 @@ def vit_s_decay() -> NamedRecipe:
 
 
 def _lite(side: int) -> Recipe:
-    """Return what all runs of the embedded model share: every block tuned, cross-entropy, no scan.
+    """Return what all runs of `lite` share: every block tuned, cross-entropy, no scan.
 
     The schedule is left to each run. The linear aggregation is used for its speed; whether the scan would be more
     accurate here is not known.
@@ -120,7 +120,7 @@ def _lite(side: int) -> Recipe:
 
 @RECIPES.register("lite")
 def lite() -> NamedRecipe:
-    """Train the embedded model from ImageNet weights, at 320 px."""
+    """Train `lite` from ImageNet weights, at 320 px."""
     recipe = replace(
         _lite(side=320),
         steps=900,
@@ -136,7 +136,7 @@ def lite() -> NamedRecipe:
 
 @RECIPES.register("lite-continued")
 def lite_continued() -> NamedRecipe:
-    """Continue `lite` at 384 px. The embedded model is the mean of both."""
+    """Continue `lite` at 384 px. The shipped model is the mean of both."""
     recipe = replace(
         _lite(side=384),
         start=f"{RUNS}/lite/model",
@@ -154,7 +154,7 @@ def lite_continued() -> NamedRecipe:
 
 @RECIPES.register("pf-pascal")
 def pf_pascal() -> NamedRecipe:
-    """Train the embedded model on nothing but PF-PASCAL's official pairs."""
+    """Train the model of `lite` on nothing but PF-PASCAL's official pairs."""
     recipe = replace(
         _lite(side=320),
         steps=240,

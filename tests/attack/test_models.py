@@ -14,7 +14,7 @@ from mambamatcher.matching import memory_guard
 from mambamatcher.matching.confidence import load_calibration
 from mambamatcher.model.backbones import ResNetConfig, VitConfig
 from mambamatcher.model.backbones.resnet import DEPTHS
-from mambamatcher.model.checkpoint import EMBEDDED, load_pretrained, save_pretrained
+from mambamatcher.model.checkpoint import SHIPPED, load_pretrained, save_pretrained
 from mambamatcher.model.config import override
 from mambamatcher.model.presets import PRESETS
 from tests.helpers import noise_file, run_cli
@@ -151,8 +151,8 @@ def test_weights_of_other_types_are_not_cast(dtype, folder):
 def test_counts_of_batches_stay_integers(tmp_path):
     path = tmp_path / "lite"
     path.mkdir()
-    (path / "config.json").write_bytes((EMBEDDED / "config.json").read_bytes())
-    state = load_file(EMBEDDED / "model.safetensors")
+    (path / "config.json").write_bytes((SHIPPED["lite"] / "config.json").read_bytes())
+    state = load_file(SHIPPED["lite"] / "model.safetensors")
     counter = next(key for key in state if key.endswith("num_batches_tracked"))
     state[counter] = state[counter].float()
     save_file(state, path / "model.safetensors")

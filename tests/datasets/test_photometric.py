@@ -11,10 +11,10 @@ import albumentations
 from albumentations.augmentations.pixel import functional as theirs
 
 from mambamatcher.datasets import photometric as ours
-from mambamatcher.model.checkpoint import EMBEDDED
+from mambamatcher.model.checkpoint import SHIPPED
 
 RNG = np.random.default_rng(0)
-PHOTO = Image.open(EMBEDDED.parent / "photos" / "cat.jpg").convert("RGB").resize((160, 120))
+PHOTO = Image.open(SHIPPED["lite"].parent / "photos" / "cat.jpg").convert("RGB").resize((160, 120))
 PIXELS = np.asarray(PHOTO)
 
 

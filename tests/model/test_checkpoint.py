@@ -9,7 +9,6 @@ from mambamatcher import MambaMatcher, Matcher, cli, presets
 from mambamatcher.errors import ConfigError, WeightsError
 from mambamatcher.matching.confidence import Calibration, load_calibration
 from mambamatcher.model.checkpoint import (
-    EMBEDDED,
     SHIPPED,
     find_pretrained,
     load_pretrained,
@@ -45,8 +44,8 @@ def test_what_is_pushed_to_the_hub_loads_by_its_id(model, tmp_path, monkeypatch)
     monkeypatch.setattr("huggingface_hub.snapshot_download", lambda hub_id, **_: str(hub[hub_id]))
     assert push_to_hub(model, "someone/tiny") == "hub:someone/tiny"
     assert same(load_pretrained("someone/tiny"), model)
-    shutil.copy(EMBEDDED / "calibration.json", hub["someone/tiny"])
-    assert Matcher.from_pretrained("someone/tiny").calibration == load_calibration(EMBEDDED) != Calibration()
+    shutil.copy(SHIPPED["default"] / "calibration.json", hub["someone/tiny"])
+    assert Matcher.from_pretrained("someone/tiny").calibration == load_calibration(SHIPPED["default"]) != Calibration()
 
 
 @pytest.mark.parametrize("source", ["someone/unknown", "nowhere", "a/b/c"])
@@ -87,9 +86,7 @@ def test_half_precision_files_load_as_single_precision(model, tmp_path):
 
 def test_saving_over_a_model_keeps_the_old_one_until_the_new_one_is_whole(model, tmp_path, monkeypatch):
     save_pretrained(model, tmp_path)
-    monkeypatch.setattr(
-        "mambamatcher.model.checkpoint.save_file", lambda *_: (_ for _ in ()).throw(OSError(28, "full"))
-    )
+    monkeypatch.setattr("mambamatcher.model.checkpoint.save", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
     from mambamatcher.errors import InputError
 
     with pytest.raises(InputError, match="full"):

@@ -58,8 +58,8 @@ def client(make_client) -> TestClient:
 
 @pytest.fixture(scope="session")
 def app():
-    """The server's application with the embedded model, as the browser tests use it."""
-    matcher = Matcher.from_pretrained()
+    """The server's application with a shipped model, as the browser tests use it."""
+    matcher = Matcher.from_pretrained("lite")
     app = create_app(Settings(), {"default": lambda: matcher, "nearest": lambda: Matcher.from_preset("nearest")})
     app.state.server.warm_up()
     return app

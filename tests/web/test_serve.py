@@ -36,7 +36,7 @@ def test_the_server_listens_on_the_loopback_address_by_default(serve):
     assert code == 0
     assert "open http://127.0.0.1:" in printed
     assert app.state.server.settings.token is None
-    assert app.state.server.models.names == ["default", "nearest"]
+    assert app.state.server.models.names == ["default", "lite", "nearest"]
 
 
 def test_options_set_the_limits(serve):

@@ -29,7 +29,7 @@ def empty_as(template: Tensor) -> Tensor:
 def keep_freed_memory() -> None:
     """Make glibc keep freed memory for the next image instead of returning it to the system.
 
-    By default glibc returns large blocks at once and allocates them again for every image. With the embedded model this
+    By default glibc returns large blocks at once and allocates them again for every image. With the model `lite` this
     takes 5 % of the time, and more when several processes do so. Call it only in processes that we started ourselves.
     Without glibc it does nothing.
     """
