@@ -42,11 +42,6 @@ def test_lite_matches_without_compilers_other_than_numba():
     assert not modules & (COMPILERS | LIBRARIES - {"scipy"})  # Numba itself imports SciPy
 
 
-def test_the_default_model_matches_without_compilers():
-    modules = modules_after(MATCH.format("from_pretrained()"))
-    assert not modules & (COMPILERS | LIBRARIES - {"transformers"})
-
-
 @pytest.mark.parametrize("arguments", [["--help"], ["match", "--help"], ["benchmark", "pair", "--help"]])
 def test_help_is_printed_without_torch(arguments):
     script = f"import sys; sys.argv = ['mambamatcher', *{arguments!r}]\nfrom mambamatcher.cli import main\n"

@@ -91,8 +91,8 @@ def test_a_model_that_was_not_trained_on_pf_pascal_is_stated(measure, tmp_path):
     releases.write_spair(tmp_path / "data")
     releases.write_pf_pascal(tmp_path / "data")
     # one model errs alike on both: exact on SPair-71k, (2, 2) off on PF-PASCAL
-    _, remarks, loaded = measure("per-point", {"lite": ((0.0, 0.0), "spair")})
-    assert any("PF-PASCAL was measured with lite too" in remark for remark in remarks)
+    _, remarks, loaded = measure("per-point", {"default": ((0.0, 0.0), "spair")})
+    assert any("PF-PASCAL was measured with default too" in remark for remark in remarks)
     assert loaded == ["default"]
 
 

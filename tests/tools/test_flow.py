@@ -174,5 +174,5 @@ def test_a_layer_must_cover_its_source(tmp_path):
     Image.new("L", (30, 20)).save(tmp_path / "damaged.png", exif=b"Exif\0\0no EXIF at all")
     assert read_layer(tmp_path / "damaged.png", "L", (30, 20)).size == (30, 20)
     (tmp_path / "bad.png").write_bytes(b"x")
-    with pytest.raises(InputError, match="not an image"):
+    with pytest.raises(InputError, match="not a readable image"):
         read_layer(tmp_path / "bad.png", "L", (1, 1))

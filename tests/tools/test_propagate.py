@@ -94,7 +94,7 @@ def test_a_folder_is_done_in_every_format_and_what_cannot_be_read_is_reported(ma
     assert (summary.targets, summary.unreadable) == (4, 1)
     lines = [json.loads(line) for line in (work / "out" / "points.jsonl").read_text().splitlines()][1:]
     assert [line["image"] for line in lines] == NAMES == list_targets(work / "targets")
-    assert "not an image" in lines[2]["error"]
+    assert "not a readable image" in lines[2]["error"]
     coco = read_annotations(work / "out" / "points.coco.json")
     assert set(coco) == set(NAMES) - {"broken.jpg"}
     with (work / "out" / "points.csv").open() as file:
@@ -179,7 +179,7 @@ def test_results_of_another_run_and_files_of_the_users_are_not_mixed_in(matcher,
     [
         ('"size": [120, 80]', '"size": null', "the result of a.png: size must be a list"),
         ('"matched": ', '"match": ', "the result of a.png: the field 'matched' is missing"),
-        ('"x": ', '"x": "left", "y": ', "the result of a.png: expected a finite number, got 'left'"),
+        ('"x": ', '"x": "left", "z": ', "the result of a.png: expected a finite number, got 'left'"),
     ],
 )
 def test_a_damaged_result_is_named_and_not_written_in_any_format(matcher, work, old, new, says):
