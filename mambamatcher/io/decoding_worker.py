@@ -32,8 +32,8 @@ class DecodingWorkers:
         self.seconds = seconds
         self._idle: list[subprocess.Popen[bytes]] = []
         self._lock = Lock()
-        # a forked process must not talk to the workers of its parent
-        os.register_at_fork(after_in_child=self._idle.clear)
+        if sys.platform != "win32":  # a forked process must not talk to the workers of its parent
+            os.register_at_fork(after_in_child=self._idle.clear)
 
     def decode(
         self, content: Path | bytes, name: str, max_pixels: int, formats: list[str] | None = None

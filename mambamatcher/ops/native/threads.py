@@ -5,6 +5,7 @@ two Python threads call it at the same time, the other hangs in a forked process
 """
 
 import os
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,8 +14,8 @@ import torch
 
 _pools: dict[int, ThreadPoolExecutor] = {}
 
-# Threads do not survive a fork, so a child process must start its own.
-os.register_at_fork(after_in_child=_pools.clear)
+if sys.platform != "win32":  # threads do not survive a fork, so a child process must start its own
+    os.register_at_fork(after_in_child=_pools.clear)
 
 
 def thread_count() -> int:
