@@ -60,7 +60,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=180.0)
     parser.add_argument("--steps", type=int, default=600, help="length of the schedule")
-    parser.add_argument("--out", type=Path, default=Path("docs"))
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
+    parser.add_argument("--picture", type=Path, default=Path("docs/pictures/learning.png"))
     arguments = parser.parse_args()
     recipe = (*RECIPE, f"steps={arguments.steps}")
     curve = [(0.0, 0, untrained(recipe)), *trained(recipe, arguments.seconds)]
@@ -69,7 +70,7 @@ def main() -> None:
     found = {"circumstances": asdict(circumstances()), "recipe": recipe, "seconds, step, pck": curve, "rise": rise}
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / "learning.json").write_text(json.dumps(found, indent=2) + "\n")
-    draw(curve, arguments.out / "pictures" / "learning.png")
+    draw(curve, arguments.picture)
 
 
 def untrained(recipe: tuple[str, ...]) -> float:

@@ -7,12 +7,14 @@ from io import BytesIO
 
 import numpy as np
 import pytest
+import torch
 from jaxtyping import Float
 from PIL import Image
 from torch import Tensor
 
 from mambamatcher import cli
 from mambamatcher.io.images import resize_square, to_bytes
+from mambamatcher.model.mambamatcher import MambaMatcher, ModelConfig
 
 
 def to_tensor(image: Image.Image, side: int) -> Float[Tensor, "3 side side"]:
@@ -40,6 +42,12 @@ def run_cli(
         code = int(stopped.code or 0)
     captured = capsys.readouterr()
     return code, captured.out, captured.err
+
+
+def build_untrained(config: ModelConfig) -> MambaMatcher:
+    """Build a model on the meta device, without allocating or loading weights."""
+    with torch.device("meta"):
+        return MambaMatcher(config)
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:

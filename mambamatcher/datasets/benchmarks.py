@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mambamatcher.datasets.ap10k import read_ap10k
-from mambamatcher.datasets.decoding import without_bad_images
 from mambamatcher.datasets.faults import Faults
+from mambamatcher.datasets.image_cache import without_bad_images
 from mambamatcher.datasets.pf_pascal import read_pf_pascal
 from mambamatcher.datasets.pf_willow import read_pf_willow
 from mambamatcher.datasets.reading import data_root

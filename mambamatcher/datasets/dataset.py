@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from mambamatcher.datasets.decoding import CACHE_BYTES, ImageCache, read_image, to_square
+from mambamatcher.datasets.image_cache import CACHE_BYTES, ImageCache, read_image, to_square
 from mambamatcher.datasets.records import AnnotatedImage, Pair, shared_names
 from mambamatcher.datasets.sampling import SHARED, by_category
 from mambamatcher.datasets.transforms import Augmentation, View

@@ -6,8 +6,8 @@ from itertools import combinations
 from pathlib import Path
 
 from mambamatcher.datasets.benchmarks import DATASETS
-from mambamatcher.datasets.decoding import without_bad_images
 from mambamatcher.datasets.faults import Faults
+from mambamatcher.datasets.image_cache import without_bad_images
 from mambamatcher.datasets.reading import data_root
 from mambamatcher.datasets.records import Pair
 from mambamatcher.errors import InputError

@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from PIL import Image
 
-from mambamatcher.datasets.decoding import ImageCache, read_image
+from mambamatcher.datasets.image_cache import ImageCache, read_image
 from mambamatcher.datasets.records import Pair
 from mambamatcher.errors import InputError
 from mambamatcher.evaluation.predictions import record

@@ -112,7 +112,9 @@ class Journal:
                 raise InputError(f"{self.path} was not written by this program; use another folder or overwrite it")
             return [], 0
         if difference := _difference(lines[0], self.header):
-            raise InputError(f"{self.path} was begun by another run ({difference}); use another folder or overwrite it")
+            raise InputError(
+                f"{self.path} was started by another run ({difference}); use another folder or overwrite it"
+            )
         for number, line in enumerate(lines[1:], start=2):
             if not isinstance(line.get(self.key), str):
                 raise InputError(f"{self.path}: line {number} has no {self.key}; it was not written by this program")

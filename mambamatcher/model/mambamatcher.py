@@ -201,9 +201,3 @@ def count_parameters(module: nn.Module) -> int:
         8
     """
     return sum(parameter.numel() for parameter in module.parameters())
-
-
-def build_untrained(config: ModelConfig) -> MambaMatcher:
-    """Build a model on the meta device, without allocating or loading weights."""
-    with torch.device("meta"):
-        return MambaMatcher(config)

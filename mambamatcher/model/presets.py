@@ -100,7 +100,10 @@ def ncnet() -> ModelConfig:
 
 @PRESETS.register("transformatcher")
 def transformatcher() -> ModelConfig:
-    """TransforMatcher-style: FastFormer over the multi-level correlation map of ResNet-101's bottlenecks."""
+    """TransforMatcher-style: FastFormer over the multi-level correlation map of ResNet-101's bottlenecks.
+
+    The published model also upsamples the refined map from 15 to 30 cells per side; this one does not.
+    """
     return ModelConfig(
         side=240,
         backbone=ResNetConfig(width=None),

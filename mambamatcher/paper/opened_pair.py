@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from PIL import Image
 from torch import Tensor, nn
 
-from mambamatcher.datasets.decoding import read_image
+from mambamatcher.datasets.image_cache import read_image
 from mambamatcher.datasets.records import Pair
 from mambamatcher.errors import InputError
 from mambamatcher.matching.matcher import Matcher

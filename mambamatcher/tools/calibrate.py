@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 
-from mambamatcher.datasets.decoding import read_image
+from mambamatcher.datasets.image_cache import read_image
 from mambamatcher.datasets.records import Pair
 from mambamatcher.errors import InputError
 from mambamatcher.evaluation.pck import Targets, relative_errors

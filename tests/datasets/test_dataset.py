@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader
 
 from mambamatcher.datasets.benchmarks import read_pairs
 from mambamatcher.datasets.dataset import GroupDataset, PairDataset, collate, collate_groups
-from mambamatcher.datasets.decoding import ImageCache, read_image, to_square
+from mambamatcher.datasets.image_cache import ImageCache, read_image, to_square
 from mambamatcher.datasets.transforms import Augmentation
 from mambamatcher.evaluation.metric import PCK
 from mambamatcher.evaluation.pck import Targets

@@ -5,7 +5,7 @@ import pytest
 
 from mambamatcher.datasets.benchmarks import read_pairs
 from mambamatcher.datasets.dataset import PairDataset
-from mambamatcher.datasets.decoding import read_image
+from mambamatcher.datasets.image_cache import read_image
 from mambamatcher.datasets.records import fingerprint
 from mambamatcher.datasets.transforms import Augmentation
 from mambamatcher.datasets.verify import verify

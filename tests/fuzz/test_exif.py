@@ -12,7 +12,7 @@ from mambamatcher import MambaMatcher, Matcher, presets
 from mambamatcher.cli import app
 from mambamatcher.datasets.benchmarks import read_pairs
 from mambamatcher.datasets.dataset import PairDataset
-from mambamatcher.datasets.decoding import read_image
+from mambamatcher.datasets.image_cache import read_image
 from mambamatcher.tools.propagate import propagate_to, read_references
 from mambamatcher.web.uploads import decode
 from tests.datasets import releases

@@ -1,43 +1,19 @@
 import json
 import os
 import stat
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-from mambamatcher import MambaMatcher, Matcher, presets
+from mambamatcher import Matcher
 from mambamatcher.errors import ConfigError, InputError, MambaMatcherError, WeightsError
 from mambamatcher.io.drawing import confidence_colour
 from mambamatcher.matching.confidence import Calibration, save_calibration
 from mambamatcher.matching.matcher import UntrainedWarning
 from mambamatcher.model.checkpoint import load_pretrained, save_pretrained
-from mambamatcher.model.config import override
-from mambamatcher.model.geometry import pixels_to_unit, unit_to_pixels
-from tests.helpers import to_tensor
-
-
-@pytest.fixture(scope="module")
-def matcher():
-    torch.manual_seed(0)
-    return Matcher(MambaMatcher(presets.tiny()))
-
-
-@pytest.fixture(scope="module")
-def nearest():
-    return Matcher.from_preset("nearest")
-
-
-def picture(width: int = 90, height: int = 60, seed: int = 0) -> Image.Image:
-    """Large soft blobs: a picture whose places differ from each other."""
-    small = np.random.default_rng(seed).integers(0, 256, (5, 7, 3), dtype=np.uint8)
-    return Image.fromarray(small).resize((width, height), Image.Resampling.BICUBIC)
-
-
-POINTS = [(10.0, 20.0), (45.5, 30.0), (90.0, 60.0), (0.0, 0.0)]
+from tests.matching.conftest import POINTS, picture
 
 
 def test_points_come_back_in_the_targets_own_pixels(matcher):
@@ -256,15 +232,6 @@ def test_an_unknown_preset_says_what_was_meant():
         Matcher.from_preset("nearst")
 
 
-@pytest.fixture
-def counted(matcher, monkeypatch):
-    """A matcher of its own on the same model, and the number of images encoded so far."""
-    seen = []
-    encode = MambaMatcher.encode
-    monkeypatch.setattr(MambaMatcher, "encode", lambda model, images: seen.extend(images) or encode(model, images))
-    return Matcher(matcher.model), seen
-
-
 def test_arrays_and_tensors_are_taken_as_pictures_are(matcher):
     source, target = picture(), picture(seed=1)
     expected = matcher.match(source, target, POINTS).points
@@ -294,126 +261,3 @@ def test_arrays_and_tensors_are_taken_as_pictures_are(matcher):
 def test_arrays_that_are_no_pictures_are_refused(matcher, given, says):
     with pytest.raises(InputError, match=says):
         matcher.match(given, picture(), [(1, 1)])
-
-
-def test_each_picture_is_encoded_once_however_it_is_given(counted, tmp_path):
-    matcher, encoded = counted
-    source, target = picture(), picture(seed=1)
-    source.save(tmp_path / "source.png")
-    first = matcher.match(source, target, POINTS)
-    assert len(encoded) == 2
-    again = matcher.match(tmp_path / "source.png", np.asarray(target), POINTS)
-    np.testing.assert_array_equal(first.points, again.points)
-    matcher.match(target, source, [(1, 1)])
-    matcher.match(target, target, [(1, 1)])
-    assert len(encoded) == 2
-    matcher.clear_cache()
-    matcher.match(source, source, POINTS)
-    assert len(encoded) == 3
-
-
-def test_one_source_with_many_targets_is_encoded_once_even_without_a_cache(matcher, counted):
-    _, encoded = counted
-    uncached = Matcher(matcher.model, cache_bytes=0)
-    targets = [picture(120, 80, seed=seed) for seed in (1, 2, 3)]
-    results = list(uncached.match_many(picture(), targets, POINTS))
-    assert len(encoded) == 4
-    for target, result in zip(targets, results, strict=True):
-        np.testing.assert_allclose(result.points, matcher.match(picture(), target, POINTS).points, atol=1e-3)
-    pairs = [(picture(), target, POINTS) for target in targets]
-    for one, other in zip(matcher.match_pairs(pairs), results, strict=True):
-        np.testing.assert_allclose(one.points, other.points, atol=1e-3)
-
-
-def test_wrong_points_for_many_targets_are_refused_before_anything_is_computed(counted):
-    matcher, encoded = counted
-    with pytest.raises(InputError, match="outside"):
-        matcher.match_many(picture(), [picture()], [(1000, 1)])
-    assert not encoded
-
-
-def test_a_prepared_pair_answers_any_number_of_times(counted):
-    matcher, encoded = counted
-    pair = matcher.prepare(picture(), picture(seed=1))
-    matcher.clear_cache()
-    together = matcher.match(picture(), picture(seed=1), POINTS).points
-    encoded.clear()
-    np.testing.assert_allclose([pair.match([point]).points[0] for point in POINTS], together, atol=1e-3)
-    assert not encoded
-    with pytest.raises(InputError, match="outside"):
-        pair.match([(91, 1)])
-
-
-def test_new_weights_are_noticed():
-    torch.manual_seed(1)
-    model = MambaMatcher(presets.tiny())
-    matcher = Matcher(model)
-    before = matcher.match(picture(), picture(seed=1), POINTS).heatmaps
-    with torch.no_grad():
-        model.features.widen.weight.normal_()
-    after = matcher.match(picture(), picture(seed=1), POINTS).heatmaps
-    assert np.abs(before - after).max() > 1e-4
-    np.testing.assert_array_equal(after, Matcher(model).match(picture(), picture(seed=1), POINTS).heatmaps)
-
-
-def test_features_on_disk_serve_the_next_process_and_damaged_ones_are_computed_again(matcher, counted, tmp_path):
-    _, encoded = counted
-    pair = picture(), picture(seed=1)
-    first = Matcher(matcher.model, cache_folder=tmp_path).match(*pair, POINTS).points
-    assert len(encoded) == 2
-    np.testing.assert_allclose(
-        Matcher(matcher.model, cache_folder=tmp_path).match(*pair, POINTS).points, first, atol=1e-3
-    )
-    assert len(encoded) == 2
-    sorted(tmp_path.iterdir())[0].write_bytes(b"damaged")
-    np.testing.assert_allclose(
-        Matcher(matcher.model, cache_folder=tmp_path).match(*pair, POINTS).points, first, atol=1e-3
-    )
-    assert len(encoded) == 3
-    np.testing.assert_allclose(
-        Matcher(matcher.model, cache_folder=tmp_path).match(*pair, POINTS).points, first, atol=1e-3
-    )
-    assert len(encoded) == 3
-    other = MambaMatcher(presets.tiny())
-    Matcher(other, cache_folder=tmp_path).match(*pair, POINTS)
-    assert len(encoded) == 5
-
-
-def test_threads_share_a_matcher(matcher, counted):
-    shared, encoded = counted
-    pictures = [picture(seed=seed) for seed in range(4)]
-    pairs = [(a, b) for a in pictures for b in pictures]
-    expected = [matcher.match(a, b, POINTS).points for a, b in pairs]
-    encoded.clear()
-    with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda pair: shared.match(*pair, POINTS).points, pairs))
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-3)
-    assert len(encoded) == 4
-
-
-def test_aggregation_that_needs_both_images_is_cached_before_it(tmp_path):
-    model = MambaMatcher(override(presets.tiny(), ["features=attention", "features.cross=true"]))
-    matcher = Matcher(model)
-    found = matcher.match(picture(), picture(seed=1), POINTS)
-    images = [to_tensor(each, 84)[None] for each in (picture(), picture(seed=1))]
-    with torch.inference_mode():
-        units = pixels_to_unit(torch.tensor(POINTS), (90, 60))[None]
-        expected = unit_to_pixels(model(*images, units)[0], (90, 60))
-    np.testing.assert_allclose(found.points, expected, atol=1e-2)
-
-
-@pytest.mark.parametrize(("preset", "side"), [("tiny", 84), ("efficientnet", 128)])
-def test_the_fast_way_finds_what_the_plain_model_finds(preset, side):
-    torch.manual_seed(0)
-    model = MambaMatcher(replace(getattr(presets, preset)(), side=side))
-    found = Matcher(model, low_memory=True).match(picture(), picture(seed=1), POINTS)
-    images = [to_tensor(each, model.config.side)[None] for each in (picture(), picture(seed=1))]
-    plain = model(*images, pixels_to_unit(torch.tensor(POINTS), (90, 60))[None])
-    assert plain.requires_grad  # so nothing made for inference took part
-    np.testing.assert_allclose(found.points, unit_to_pixels(plain.detach()[0], (90, 60)), atol=0.05)
-
-
-def test_an_unknown_option_is_refused():
-    with pytest.raises(TypeError, match="cache_size"):
-        Matcher(MambaMatcher(presets.tiny()), cache_size=1)

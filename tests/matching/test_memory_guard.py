@@ -6,7 +6,8 @@ from mambamatcher.errors import MambaMatcherError, MemoryLimitError
 from mambamatcher.matching import memory_guard as memory
 from mambamatcher.matching.memory_guard import available_bytes, check_memory, needed_bytes
 from mambamatcher.model.config import override
-from mambamatcher.model.mambamatcher import MambaMatcher, build_untrained
+from mambamatcher.model.mambamatcher import MambaMatcher
+from tests.helpers import build_untrained
 
 
 @pytest.fixture(scope="module")

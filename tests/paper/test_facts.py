@@ -12,8 +12,9 @@ from mambamatcher.benchmark.complexity import stages
 from mambamatcher.model.checkpoint import CONFIG, SHIPPED, read_config
 from mambamatcher.model.correlation import Conv4dAggregation, FastFormerAggregation, SimilarityScanAggregation
 from mambamatcher.model.geometry import smallest_radius
-from mambamatcher.model.mambamatcher import build_untrained, count_parameters
+from mambamatcher.model.mambamatcher import count_parameters
 from mambamatcher.model.transfer import SHARP, Transfer, matching_probability
+from tests.helpers import build_untrained
 
 LEVELS = 16
 ASSETS = SHIPPED["default"].parent

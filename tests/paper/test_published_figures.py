@@ -110,7 +110,28 @@ def both_frames() -> list[str]:
     return [isotropic, anisotropic]
 
 
+def confidence_of_default() -> list[str]:
+    found = load("default/calibration-report.json")
+    called = found["share_called_matched"]
+    return [
+        f"expected calibration error {found['expected_calibration_error']:.3f}",
+        f"{100 * called['present']:.0f} % of the present and {100 * called['absent']:.0f} % of the absent",
+    ]
+
+
+def categories_of_default() -> list[str]:
+    text = (RESULTS / "default" / "spair-val.md").read_text(encoding="utf-8").split("## By category")[1]
+    rows = [line.split(" | ") for line in text.split("\n## ")[0].splitlines() if line.startswith("| ")][2:]
+    return [f"{row[0].strip('| ')} {int(float(row[5].split()[0]) + 0.5)}" for row in rows]
+
+
+def curve_of_learning() -> list[str]:
+    curve = load("learning.json")["seconds, step, pck"]
+    return [f"rises from {curve[0][2]:.1f} to {curve[-1][2]:.1f} within {curve[-1][0]:.0f} s"]
+
+
 CARD = "mambamatcher/assets/lite/README.md"
+DEFAULT_CARD = "mambamatcher/assets/default/README.md"
 
 
 @pytest.mark.parametrize(
@@ -126,6 +147,9 @@ CARD = "mambamatcher/assets/lite/README.md"
         ("docs/evaluation.md", scoring),
         ("docs/training.md", training_steps),
         ("docs/scale.md", ray),
+        (DEFAULT_CARD, confidence_of_default),
+        (DEFAULT_CARD, categories_of_default),
+        ("docs/training.md", curve_of_learning),
     ],
     ids=lambda value: value if isinstance(value, str) else value.__name__,
 )

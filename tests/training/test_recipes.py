@@ -12,11 +12,12 @@ from benchmarks import make_models
 from mambamatcher.cli import app
 from mambamatcher.datasets.benchmarks import DATASETS
 from mambamatcher.model.config import from_dict, override, to_dict
-from mambamatcher.model.mambamatcher import MambaMatcher, build_untrained
+from mambamatcher.model.mambamatcher import MambaMatcher
 from mambamatcher.model.presets import PRESETS
 from mambamatcher.training.recipe import Recipe
 from mambamatcher.training.recipes import RECIPES, vit_s
 from mambamatcher.training.start import begin_with
+from tests.helpers import build_untrained
 
 LAST_OF_LONG_RUN = Path(__file__).parents[2] / "runs" / "vit-s" / "last.ckpt"
 ON_TWO_PROCESSES = ("vit-s", "vit-s-decay", "lite", "lite-continued")
