@@ -12,6 +12,11 @@ from typing import Any
 
 from mambamatcher.errors import ConfigError, InputError
 
+
+class InUseError(InputError):
+    """A file that another process holds locked."""
+
+
 SETTINGS_BYTES = 1 << 20  # limit of a file of settings; those that are written have some kilobytes
 
 
@@ -116,7 +121,7 @@ def open_lines(path: Path) -> FileIO:
         if not os.path.samestat(os.fstat(file.fileno()), path.stat()):
             raise BlockingIOError  # the process that held the lock has just replaced the file
     except BlockingIOError as error:
-        raise InputError(f"another process is writing {path}; wait for it, or use another folder") from error
+        raise InUseError(f"another process is writing {path}; wait for it, or use another folder") from error
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}") from error
     return file

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from mambamatcher.errors import ConfigError, InputError
-from mambamatcher.io.atomic import make_folder, open_lines, parse_json, write_text_atomically
+from mambamatcher.io.atomic import InUseError, make_folder, open_lines, parse_json, write_text_atomically
 from mambamatcher.model.backbones.weights import check_fit, reading
 from mambamatcher.model.checkpoint import save_pretrained
 from mambamatcher.model.config import to_dict
@@ -66,7 +66,7 @@ def _locked(path: Path) -> Iterator[None]:
         try:
             file = open_lines(path)
             break
-        except InputError:
+        except InUseError:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.2)
