@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 ACCEPTED_AT_ONCE = 16  # few, so that a new connection can send its request before many others are accepted
 QUEUED_CONNECTIONS = 1024  # by the system, until they are accepted
-STOP_SECONDS = 5  # what is in progress may take this long after the signal to stop
+STOP_SECONDS = 3  # what is in progress may take this long after the signal to stop
 LOG_RECORDS_PER_MINUTE = 30
 
 

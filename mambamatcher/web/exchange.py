@@ -13,6 +13,9 @@ Message = MutableMapping[str, Any]
 
 MIN_BYTES_PER_SECOND = 64 * 1024  # of a body, on average after its first seconds
 SLICE_BYTES = 64 * 1024  # what is written at once; the rest of a response waits until the client has read it
+FREE_BYTES = (
+    64 * 1024
+)  # of each exchange are not counted, so that small requests are answered while memory is exhausted
 
 
 class MemoryBudget:
@@ -82,7 +85,7 @@ class Exchange:
         self._memory = memory
         self._workers = workers
         self._loop = asyncio.get_running_loop()
-        self._started = self._loop.time()
+        self._started = self._moved = self._loop.time()
         self._deadline = asyncio.timeout(max_seconds)
         self._received = 0
         self._body_complete = False
@@ -141,9 +144,9 @@ class Exchange:
         self._received += size
         if self._received > self._max_bytes:
             raise HTTPException(413, f"the request has more than the {self._max_bytes:,} bytes allowed")
-        self._memory.reserve(self, size)
+        self._memory.reserve(self, _beyond_free(self._received) - _beyond_free(self._received - size))
+        self._moved = now = self._loop.time()
         if message.get("more_body", False):
-            now = self._loop.time()
             slowest = self._started + self._max_seconds + self._received / MIN_BYTES_PER_SECOND
             self._reschedule(min(now + self._max_seconds, slowest))
         else:
@@ -157,7 +160,7 @@ class Exchange:
             return
         body = message.get("body", b"")
         try:
-            self._memory.reserve(self, len(body))
+            self._memory.reserve(self, _beyond_free(len(body)))
         except BusyError as refusal:
             self.end(refusal)
             await self._client_left.wait()  # interrupted by the end
@@ -171,11 +174,13 @@ class Exchange:
             end = start + SLICE_BYTES
             part = {"type": message["type"], "body": body[start:end], "more_body": more or end < len(body)}
             await self._send(part)
+            self._moved = self._loop.time()
 
     def is_slow(self) -> bool:
         """Return whether the exchange has waited for its client for long: for its body, or to take its response."""
         waits = not self._body_complete or self._response_begun
-        return waits and self._loop.time() - self._started > self._max_seconds / 2
+        now = self._loop.time()
+        return waits and (now - self._moved > self._max_seconds / 5 or now - self._started > self._max_seconds / 2)
 
     def end(self, refusal: HTTPException | None = None) -> None:
         """End the exchange, with this answer if there is none yet. Work that has not begun is dropped."""
@@ -205,3 +210,7 @@ class Exchange:
     def _reschedule(self, when: float | None) -> None:
         if not self._deadline.expired():
             self._deadline.reschedule(when)
+
+
+def _beyond_free(size: int) -> int:
+    return max(0, size - FREE_BYTES)

@@ -127,10 +127,15 @@ def test_the_log_of_all_attacks_is_short_and_has_no_traceback(server):
     assert "out of system resource" not in log
 
 
-def test_the_server_stops_within_ten_seconds_despite_a_request_without_its_body():
+@pytest.fixture
+def patient_server():
     with running(small_server(receive_seconds=60.0)) as server:
-        with connections(server, 3, head("/signin", "Content-Length: 100")):
-            time.sleep(0.3)
-            server.process.send_signal(signal.SIGTERM)
-            server.process.wait(10)
-        assert server.process.returncode == -signal.SIGTERM
+        yield server
+
+
+def test_the_server_stops_within_ten_seconds_despite_a_request_without_its_body(patient_server):
+    with connections(patient_server, 3, head("/signin", "Content-Length: 100")):
+        time.sleep(0.3)
+        patient_server.process.send_signal(signal.SIGTERM)
+        patient_server.process.wait(10)
+    assert patient_server.process.returncode == -signal.SIGTERM

@@ -2,7 +2,9 @@
 
 import struct
 import sys
+import tracemalloc
 import zlib
+from contextlib import suppress
 from io import BytesIO
 
 import numpy as np
@@ -108,6 +110,47 @@ def test_a_sound_file_that_looks_suspicious_is_decoded_in_a_worker_as_here(conte
     expected = decode(content, "here", FEW_PIXELS)
     monkeypatch.setattr(images, "decode", lambda *_: pytest.fail("decoded in this process"))
     assert load_image(content).tobytes() == expected.tobytes()
+
+
+def overlapping_exif(entries: int, size: int) -> bytes:
+    """Return EXIF whose every entry claims the same `size` bytes: read one by one, they are `entries` times as many."""
+    rows = b"".join(struct.pack("<HHII", 1000 + entry, 7, size, 8) for entry in range(entries))
+    block = b"II*\0" + struct.pack("<IH", 8, entries) + rows + bytes(4)
+    return block + bytes(size + 8 - len(block))
+
+
+def chunk_png(name: bytes, content: bytes) -> bytes:
+    encoded = noise_file()
+    checksum = struct.pack(">I", zlib.crc32(name + content))
+    return encoded[:33] + struct.pack(">I", len(content)) + name + content + checksum + encoded[33:]
+
+
+def frames_gif(count: int) -> bytes:
+    encoded = noise_file(8, 8, "GIF")
+    frame = encoded[encoded.rindex(b",\0\0\0\0") : -1]
+    return encoded[:-1] + frame * count + b";"
+
+
+EXIF = overlapping_exif(10_000, 200_000)
+METADATA = {
+    "EXIF of a PNG": chunk_png(b"eXIf", EXIF),
+    "EXIF of a WebP": noise_file(60, 40, "WEBP", exif=EXIF),
+    "EXIF of a JPEG": noise_file(60, 40, "JPEG", exif=b"Exif\0\0" + overlapping_exif(3_000, 60_000)),
+    "colour profile of a PNG": chunk_png(b"iCCP", b"p\0\0" + zlib.compress(bytes(200_000_000))),
+    "colour profile of a JPEG": noise_file(60, 40, "JPEG", icc_profile=bytes(10_000_000)),
+    "frames": frames_gif(20_000),
+}
+
+
+@pytest.mark.parametrize("content", METADATA.values(), ids=list(METADATA))
+def test_metadata_and_further_frames_take_no_memory_beyond_that_of_the_file(content):
+    tracemalloc.start()
+    try:
+        with suppress(InputError):  # Pillow refuses a compressed profile that is very much larger than its file
+            assert max(load_image(content).size) <= 60
+        assert tracemalloc.get_traced_memory()[1] < 10 * len(content) + 2**22
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM"])

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("fastapi", reason="the web extra is not installed")
 from starlette.exceptions import HTTPException
 
-from mambamatcher.web.exchange import SLICE_BYTES, Exchange, MemoryBudget
+from mambamatcher.web.exchange import FREE_BYTES, SLICE_BYTES, Exchange, MemoryBudget
 from mambamatcher.web.workers import BusyError, WorkerPool
 
 
@@ -111,22 +111,40 @@ def test_requests_are_only_in_progress_from_their_last_byte_to_the_first_of_the_
     assert seen == [0, 0, 1, 0, 0]
 
 
+LARGE = b"x" * (FREE_BYTES + 80)
+
+
 def test_a_slow_upload_gives_its_memory_to_a_new_one_and_a_recent_one_does_not():
     async def run():
         memory = MemoryBudget(100)
-        slow = asyncio.create_task(status_of(Client(b"x" * 80, complete=False).exchange(memory, max_seconds=0.4)))
-        await asyncio.sleep(0.1)
-        assert await status_of(Client(b"x" * 80).exchange(memory)) == 503
-        await asyncio.sleep(0.2)
-        assert await status_of(Client(b"x" * 80).exchange(memory)) == 200
+        client = Client(LARGE, complete=False)
+        slow = asyncio.create_task(status_of(client.exchange(memory, max_bytes=10**6, max_seconds=1.0)))
+        await asyncio.sleep(0.05)
+        assert await status_of(Client(LARGE).exchange(memory, max_bytes=10**6)) == 503
+        await asyncio.sleep(0.25)  # more than a fifth of its time without a byte
+        assert await status_of(Client(LARGE).exchange(memory, max_bytes=10**6)) == 200
         assert await slow == 503
+
+    asyncio.run(run())
+
+
+def test_small_requests_are_answered_while_the_memory_is_exhausted():
+    async def run():
+        memory = MemoryBudget(100)
+        client = Client(LARGE + b"x" * 20, complete=False)
+        holding = asyncio.create_task(status_of(client.exchange(memory, max_bytes=10**6, max_seconds=1.0)))
+        await asyncio.sleep(0.05)
+        assert memory.used == 100
+        assert await status_of(Client(b"x" * 50, b"x" * 50).exchange(memory)) == 200
+        client.left.set()
+        await holding
 
     asyncio.run(run())
 
 
 def test_a_response_that_exceeds_the_memory_becomes_503():
     async def large(scope, receive, send):
-        await answer(scope, receive, send, b"x" * 200)
+        await answer(scope, receive, send, LARGE + b"x" * 21)
 
     async def run():
         client = Client(b"x")
