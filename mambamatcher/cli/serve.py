@@ -11,6 +11,7 @@ import typer
 from mambamatcher.cli.engine_options import Device
 from mambamatcher.cli.match import load_matcher
 from mambamatcher.errors import InputError
+from mambamatcher.extras import naming_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,12 +51,10 @@ def serve(
     Example: mambamatcher serve --port 8000
     """
     check_access(host, token)
-    try:
+    with naming_extra("web"):
         from mambamatcher.web.connections import limited_server
         from mambamatcher.web.server import create_app
         from mambamatcher.web.state import Settings
-    except ModuleNotFoundError as error:
-        raise InputError(f"{error.name} is missing; install it with: pip install 'mambamatcher[web]'") from error
 
     settings = Settings(
         token=token,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mambamatcher.errors import BackendError, InputError, MambaMatcherError
+from mambamatcher.extras import naming_extra
 from mambamatcher.jobs.engines import Input, Work
 from mambamatcher.jobs.journal import Result
 from mambamatcher.pause_gc import collection_paused
@@ -201,10 +202,8 @@ def require_ray() -> Any:
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # it would print warnings about its own actors
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    try:
+    with naming_extra():
         import ray
-    except ImportError as error:
-        raise BackendError("the engine 'ray' is not installed: pip install 'mambamatcher[scale]'") from error
     return ray
 
 
