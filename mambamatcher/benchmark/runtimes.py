@@ -104,18 +104,16 @@ class RuntimeBenchmark:
 
     def as_text(self) -> str:
         """Return the figures as a table: a line per measurement, a column per model and runtime."""
-        columns = [*self.times, *self.ratios()]
-        headings = [f"{row.model} {row.runtime}" for row in self.times]
-        headings += [f"{row['model']} {row['runtime']}/{row['relative_to']}" for row in self.ratios()]
-        lines = ["".join([f"{'':28}", *(f"{heading:>20}" for heading in headings)])]
+        columns = {f"{row.model} {row.runtime}": row.numbers() for row in self.times}
+        columns |= {f"{row['model']} {row['runtime']}/{row['relative_to']}": row for row in self.ratios()}
+        lines = ["".join([f"{'':28}", *(f"{heading:>20}" for heading in columns)])]
         for name in self.times[0].numbers():
-            values = [(each.numbers() if isinstance(each, RuntimeTimes) else each)[name] for each in columns]
-            lines.append("".join([f"{name:28}", *(f"{value:20.3g}" for value in values)]))
-        sizes = (f"{name} {'not installed' if size is None else f'{size:.0f} MB'}" for name, size in self._sizes())
+            lines.append("".join([f"{name:28}", *(f"{column[name]:20.3g}" for column in columns.values())]))
+        sizes = (
+            f"{name} {'not installed' if size is None else f'{size:.0f} MB'}"
+            for name, size in self.install_megabytes.items()
+        )
         return "\n".join([*lines, f"install size: {', '.join(sizes)}"])
-
-    def _sizes(self) -> list[tuple[str, float | None]]:
-        return list(self.install_megabytes.items())
 
 
 def benchmark_runtimes(
