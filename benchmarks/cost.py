@@ -139,7 +139,7 @@ def measure() -> dict:
     from mambamatcher.io.images import load_image
     from mambamatcher.jobs.source import images, read_source
     from mambamatcher.matching.portable import PortableMatcher
-    from mambamatcher.model.checkpoint import SHIPPED
+    from mambamatcher.model.saved import SHIPPED
     from mambamatcher.tools.features import write_features
     from mambamatcher.tools.propagate import propagate_each, read_references
 
@@ -173,7 +173,7 @@ def measure() -> dict:
         }
     found["operations"] = {
         name: {stage.name: stage.flops for stage in stages(config)}
-        for name, config in (("embedded", matcher.config), ("paper", presets.paper()))
+        for name, config in (("embedded", matcher.model.config), ("paper", presets.paper()))
     }
     return found
 

@@ -117,8 +117,8 @@ def found_points(result: "MatchResult", names: tuple[str, ...]) -> "PointSet":
 def load_matcher(model: str | None, device: str | None = None) -> "Matcher":
     """Load a folder if there is one of that name, else a shipped model, else a preset."""
     from mambamatcher.matching.matcher import Matcher
-    from mambamatcher.model.checkpoint import SHIPPED
     from mambamatcher.model.presets import PRESETS
+    from mambamatcher.model.saved import SHIPPED
     from mambamatcher.registry import unknown
 
     if model is None or Path(model).is_dir() or model in SHIPPED:

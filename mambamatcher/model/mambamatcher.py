@@ -24,7 +24,8 @@ from mambamatcher.model.features import (
     ConvAggregation,
     FeatureConfig,
 )
-from mambamatcher.model.transfer import Transfer, blend_rows, transfer_points
+from mambamatcher.model.transfer import blend_rows, transfer_points
+from mambamatcher.model.transfer_settings import Transfer
 
 Images = Float[Tensor, "batch 3 height width"]
 MAX_SIDE = 4096  # ten times the paper's; memory grows with the fourth power

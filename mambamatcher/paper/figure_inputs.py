@@ -88,7 +88,7 @@ def read_out(
     matcher: Matcher, opened: OpenedPair, scores: Float[Tensor, "1 hs ws ht wt"]
 ) -> Float[np.ndarray, "keypoint 2"]:
     """Transfer the keypoints with the given scores, to target pixels."""
-    found = transfer_points(scores, opened.points, matcher.config.transfer)[0]
+    found = transfer_points(scores, opened.points, matcher.runtime.transfer)[0]
     return unit_to_pixels(found, opened.target.size).double().numpy()
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from mambamatcher.errors import ConfigError
 from mambamatcher.matching.matcher import Matcher
-from mambamatcher.model.checkpoint import SHIPPED
 from mambamatcher.model.mambamatcher import MambaMatcher
 from mambamatcher.model.presets import paper
+from mambamatcher.model.saved import SHIPPED
 from mambamatcher.paper import costs, evaluated_rows, flops, requirements, trained_rows
 from mambamatcher.paper.ablations import Ablation, finished, train_rows
 from mambamatcher.paper.comparison import difference_line, outcome_rows
