@@ -34,7 +34,7 @@ Workers = Annotated[
 def load_for_run(model: str | None, engine: EngineName, device: str | None) -> "Matcher":
     """Load the model of a long run; on a cluster it is the workers' copies that go to a device."""
     from mambamatcher.cli.match import load_matcher
-    from mambamatcher.ops.native.memory import keep_freed_memory
+    from mambamatcher.jobs.memory import keep_freed_memory
 
     keep_freed_memory()
     return load_matcher(model, device if engine is EngineName.local else None)

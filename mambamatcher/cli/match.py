@@ -1,13 +1,14 @@
 """`mambamatcher match`: transfer points from one image to another."""
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mambamatcher.cli.engine_options import Device
-from mambamatcher.errors import InputError
+from mambamatcher.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -117,12 +118,17 @@ def found_points(result: "MatchResult", names: tuple[str, ...]) -> "PointSet":
 def load_matcher(model: str | None, device: str | None = None) -> "Matcher":
     """Load a folder if there is one of that name, else a shipped model, else a preset."""
     from mambamatcher.matching.matcher import Matcher
-    from mambamatcher.model.presets import PRESETS
     from mambamatcher.model.saved import SHIPPED
     from mambamatcher.registry import unknown
 
     if model is None or Path(model).is_dir() or model in SHIPPED:
         return Matcher.from_pretrained(model, device=device)
+    if find_spec("torch") is None:
+        raise MissingExtraError(
+            f"{unknown('model', model, SHIPPED)} A preset needs PyTorch; run: pip install 'mambamatcher[torch]'"
+        )
+    from mambamatcher.model.presets import PRESETS
+
     if model not in PRESETS:
         raise unknown("model", model, (*SHIPPED, *PRESETS))
     return Matcher.from_preset(model, device=device)

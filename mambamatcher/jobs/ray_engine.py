@@ -6,6 +6,7 @@ its shards are done again. Shards and results are small messages; images are rea
 
 import logging
 import os
+import sys
 from collections import Counter, deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from mambamatcher.errors import BackendError, InputError, MambaMatcherError
 from mambamatcher.extras import naming_extra
 from mambamatcher.jobs.engines import Input, Work
 from mambamatcher.jobs.journal import Result
+from mambamatcher.jobs.memory import keep_freed_memory
 from mambamatcher.pause_gc import collection_paused
 
 Shard = Sequence[Input]
@@ -173,12 +175,10 @@ class _Worker:
     """An actor: the work, kept with its model between shards."""
 
     def load(self, work: list[Any]) -> Reply:
-        with collection_paused():  # imports torch and the model
+        with collection_paused():  # imports the model and what it needs
             self.work: Work = require_ray().get(work[0])
-            import torch
-
-            from mambamatcher.ops.native.memory import keep_freed_memory
-        torch.set_num_threads(1)
+        if "torch" in sys.modules:  # other runtimes bring their number of threads with them
+            sys.modules["torch"].set_num_threads(1)
         keep_freed_memory()
         return [], None
 
