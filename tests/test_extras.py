@@ -82,7 +82,6 @@ VERBS = {
         ["evaluate", "lite", "--engine", "ray"],
     ],
     "paper": [["reproduce", "list"], ["analyze", "list"]],
-    "hub": [["match", "a.png", "b.png", "--model", "someone/model"]],
 }
 
 
