@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 
 from mambamatcher.errors import MissingExtraError
 
@@ -9,6 +10,7 @@ from mambamatcher.errors import MissingExtraError
 EXTRAS = {
     "torch": "torch",
     "einops": "torch",
+    "llvmlite": "torch",
     "matplotlib": "torch",
     "numba": "torch",
     "scipy": "torch",
@@ -20,14 +22,27 @@ EXTRAS = {
     "onnx": "export",
     "onnxscript": "export",
     "fastapi": "web",
-    "multipart": "web",
+    "h11": "web",
     "python_multipart": "web",
+    "pydantic": "web",
+    "starlette": "web",
     "uvicorn": "web",
     "pyarrow": "scale",
     "ray": "scale",
     "captum": "paper",
     "triton": "gpu",
 }
+
+
+def require(*modules: str) -> None:
+    """Refuse at once what would need one of these modules only after a long computation.
+
+    Raises:
+        MissingExtraError: One of them is not installed.
+    """
+    with naming_extra():
+        for name in modules:
+            import_module(name)
 
 
 @contextmanager

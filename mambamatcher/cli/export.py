@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from mambamatcher.cli.match import load_matcher
+from mambamatcher.extras import naming_extra
 
 
 def export(
@@ -29,9 +30,11 @@ def export(
     """
     from mambamatcher.errors import ConfigError
     from mambamatcher.io.atomic import refuse_existing
-    from mambamatcher.model.checkpoint import load_pretrained, reconfigured, save_pretrained, take_mean
-    from mambamatcher.model.config import override
-    from mambamatcher.model.onnx_export import export_onnx
+
+    with naming_extra("export"):
+        from mambamatcher.model.checkpoint import load_pretrained, reconfigured, save_pretrained, take_mean
+        from mambamatcher.model.config import override
+        from mambamatcher.model.onnx_export import export_onnx
 
     if onnx is None and folder is None:
         raise ConfigError("there is nothing to write; give --onnx FILE or --folder FOLDER")

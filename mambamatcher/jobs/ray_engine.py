@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mambamatcher.errors import BackendError, InputError, MambaMatcherError
-from mambamatcher.extras import naming_extra
+from mambamatcher.extras import require
 from mambamatcher.jobs.engines import Input, Work
 from mambamatcher.jobs.journal import Result
 from mambamatcher.jobs.memory import keep_freed_memory
@@ -202,8 +202,9 @@ def require_ray() -> Any:
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # it would print warnings about its own actors
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    with naming_extra():
-        import ray
+    require("ray")
+    import ray
+
     return ray
 
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from PIL import Image
 
 from mambamatcher.errors import InputError
-from mambamatcher.extras import naming_extra
+from mambamatcher.extras import require
 from mambamatcher.io.images import ImageLike
 
 logger = logging.getLogger(__name__)
@@ -222,6 +222,7 @@ def _reading(path: Path) -> Iterator[None]:
 
 def require_parquet() -> Any:
     """Return pyarrow's Parquet module, or say how to get it."""
-    with naming_extra():
-        import pyarrow.parquet
+    require("pyarrow.parquet")
+    import pyarrow.parquet
+
     return pyarrow.parquet

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from mambamatcher.extras import naming_extra
+from mambamatcher.extras import require
 from mambamatcher.model.transfer import blend_rows, soft_sampler
 
 STEPS = 32
@@ -52,8 +52,8 @@ def attribute(
     Raises:
         MissingExtraError: captum is not installed.
     """
-    with naming_extra():
-        from captum.attr import IntegratedGradients
+    require("captum")
+    from captum.attr import IntegratedGradients
 
     weights = soft_sampler(point[None, None], (correlation.shape[2], correlation.shape[3]), radius)
 
