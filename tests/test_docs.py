@@ -47,6 +47,7 @@ NOT_RUN = re.compile(r"<!-- not run: (.+?) -->\s*\Z")
 # why a snippet may be left out
 REASONS = {
     "installs packages",
+    "takes minutes",
     "sets up or tests a copy of the repository",
     "needs a benchmark's pictures",
     "needs several machines",
