@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -114,15 +114,18 @@ def found_points(result: "MatchResult", names: tuple[str, ...]) -> "PointSet":
     )
 
 
-def load_matcher(model: str | None, device: str | None = None) -> "Matcher":
+def load_matcher(
+    model: str | None, device: str | None = None, runtime: Literal["onnx", "torch"] | None = None
+) -> "Matcher":
     """Load a folder if there is one of that name, else a shipped model, else a preset."""
     from mambamatcher.matching.matcher import Matcher
-    from mambamatcher.model.presets import PRESETS
     from mambamatcher.model.saved import SHIPPED
     from mambamatcher.registry import unknown
 
     if model is None or Path(model).is_dir() or model in SHIPPED:
-        return Matcher.from_pretrained(model, device=device)
+        return Matcher.from_pretrained(model, device=device, runtime=runtime)
+    from mambamatcher.model.presets import PRESETS  # imports PyTorch, which the shipped models do not need
+
     if model not in PRESETS:
         raise unknown("model", model, (*SHIPPED, *PRESETS))
     return Matcher.from_preset(model, device=device)
