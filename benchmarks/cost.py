@@ -145,7 +145,7 @@ def measure() -> dict:
 
     torch.set_num_threads(1)
     sample = SHIPPED["lite"].parent / "sample"
-    matcher = Matcher.from_pretrained("lite")
+    matcher = Matcher.from_pretrained("lite", runtime="torch")
     references = read_references(matcher, [sample / "source.png"], sample / "points.json")
     target, rng = load_image(sample / "target.png"), np.random.default_rng(0)
     found: dict = {"circumstances": asdict(circumstances()), "decode_seconds": {}, "read_bytes": {}}

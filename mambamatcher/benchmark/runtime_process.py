@@ -1,6 +1,6 @@
 """What one process of the runtime benchmark does: match the sample photos with one model in one runtime.
 
-`python -m mambamatcher.benchmark.runtime_process MODEL RUNTIME THREADS` prints its measurements as JSON.
+`python -m mambamatcher.benchmark.runtime_process MODEL RUNTIME` prints its measurements as JSON.
 """
 
 import json
@@ -13,11 +13,13 @@ from os import cpu_count
 from pathlib import Path
 from statistics import median
 from time import perf_counter, process_time
+from typing import cast
 
 import mambamatcher
 from mambamatcher.benchmark.measurement import peak_mib
 from mambamatcher.io.images import load_image, resize_square, to_bytes
 from mambamatcher.io.points import read_points
+from mambamatcher.matching.loading import RuntimeName
 from mambamatcher.matching.matcher import Matcher
 from mambamatcher.tools.propagate import propagate_each, read_references
 
@@ -26,9 +28,9 @@ SOURCE, TARGET, POINTS = PHOTOS / "cat.jpg", PHOTOS / "raccoon.jpg", PHOTOS / "c
 PAIRS, TARGETS = 5, 24
 
 
-def measure(model: str, runtime: str, threads: int | None) -> dict[str, float | None]:
+def measure(model: str, runtime: RuntimeName) -> dict[str, float | None]:
     """Measure one model in one runtime, after a first match that warms it up."""
-    matcher = Matcher.from_pretrained(model, runtime=runtime, threads=threads)
+    matcher = Matcher.from_pretrained(model, runtime=runtime)
     points = read_points(POINTS, SOURCE).points
     pixels = to_bytes(resize_square(load_image(SOURCE), matcher.runtime.side))
 
@@ -76,5 +78,4 @@ def _busy_cores() -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    name, chosen, count = sys.argv[1:]
-    sys.stdout.write(json.dumps(measure(name, chosen, int(count) or None)))
+    sys.stdout.write(json.dumps(measure(sys.argv[1], cast(RuntimeName, sys.argv[2]))))

@@ -1,16 +1,19 @@
 """The runtimes of the shipped models side by side: install size, start, time, throughput and memory, in one run."""
 
 import json
+import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from importlib.util import find_spec
 from typing import Any
 
+from mambamatcher.benchmark import runtime_process
 from mambamatcher.benchmark.install_size import dependencies, megabytes
 from mambamatcher.benchmark.measurement import Circumstances, circumstances
+from mambamatcher.benchmark.runtime_process import SOURCE, TARGET
 from mambamatcher.errors import BackendError
 
 MODELS = ("default", "lite")
@@ -20,11 +23,11 @@ BASELINE = "torch"  # what the ratios are relative to
 
 _FIRST_MATCH = """
 import sys, time
-spawned, (model, runtime, threads, source, target) = float(sys.argv[1]), sys.argv[2:]
+spawned, (model, runtime, source, target) = float(sys.argv[1]), sys.argv[2:]
 started = time.time()
 from mambamatcher import Matcher
 imported = time.time()
-matcher = Matcher.from_pretrained(model, runtime=runtime, threads=int(threads) or None)
+matcher = Matcher.from_pretrained(model, runtime=runtime)
 matcher.match(source, target, [(264, 238)])
 print(imported - started, time.time() - spawned)
 """
@@ -152,17 +155,17 @@ def install_sizes() -> dict[str, float | None]:
 
 
 def _measure(model: str, runtime: str, threads: int | None) -> RuntimeTimes:
-    from mambamatcher.benchmark.runtime_process import SOURCE, TARGET
+    # both runtimes heed it
+    environment = os.environ if threads is None else os.environ | {"OMP_NUM_THREADS": str(threads)}
+    photos = str(SOURCE), str(TARGET)
+    started = _run(environment, "-c", _FIRST_MATCH, str(time.time()), model, runtime, *photos)
+    steady = _run(environment, "-m", runtime_process.__name__, model, runtime)
+    imported, first = map(float, started.split())
+    return RuntimeTimes(model, runtime, imported, first, **json.loads(steady))
 
-    chosen = (model, runtime, str(threads or 0))
-    imported, first = map(float, _run("-c", _FIRST_MATCH, str(time.time()), *chosen, str(SOURCE), str(TARGET)).split())
-    return RuntimeTimes(
-        model, runtime, imported, first, **json.loads(_run("-m", "mambamatcher.benchmark.runtime_process", *chosen))
-    )
 
-
-def _run(*arguments: str) -> str:
-    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False)
+def _run(environment: Mapping[str, str], *arguments: str) -> str:
+    done = subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise BackendError(f"a measuring process failed: {(done.stderr.strip() or 'killed').splitlines()[-1]}")
     return done.stdout

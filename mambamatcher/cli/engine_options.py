@@ -1,7 +1,7 @@
 """The options that say where work is done."""
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -16,12 +16,7 @@ class EngineName(StrEnum):
     ray = "ray"
 
 
-class RuntimeName(StrEnum):
-    """What a saved model computes with: ONNX Runtime, or PyTorch, an extra."""
-
-    onnx = "onnx"
-    torch = "torch"
-
+RuntimeName = Literal["onnx", "torch"]  # what a saved model computes with: ONNX Runtime, or PyTorch, an extra
 
 Device = Annotated[
     str | None, typer.Option(help="Where the model computes, as PyTorch names it (cuda, cuda:1, mps); else the CPU.")

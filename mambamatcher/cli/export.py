@@ -40,7 +40,7 @@ def export(
         raise ConfigError("there is nothing to write; give --onnx FILE or --folder FOLDER")
     if onnx is not None:
         refuse_existing(onnx, overwrite)
-    loaded = load_matcher(model).model
+    loaded = load_matcher(model, runtime="torch").model
     take_mean(loaded, [load_pretrained(each) for each in average or ()])
     if overrides:
         loaded = reconfigured(loaded, override(loaded.config, overrides))

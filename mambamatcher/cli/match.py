@@ -1,6 +1,7 @@
 """`mambamatcher match`: transfer points from one image to another."""
 
 import json
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -126,7 +127,9 @@ def load_matcher(
     from mambamatcher.registry import unknown
 
     if model is None or Path(model).is_dir() or model in SHIPPED:
-        return Matcher.from_pretrained(model, runtime=runtime, threads=threads, device=device)
+        matcher = Matcher.from_pretrained(model, runtime=runtime, threads=threads, device=device)
+        _limit_torch(threads)
+        return matcher
     if find_spec("torch") is None:
         raise MissingExtraError(
             f"{unknown('model', model, SHIPPED)} A preset needs PyTorch; run: pip install 'mambamatcher[torch]'"
@@ -135,9 +138,16 @@ def load_matcher(
 
     if model not in PRESETS:
         raise unknown("model", model, (*SHIPPED, *PRESETS))
-    if runtime is RuntimeName.onnx:
+    if runtime == "onnx":
         raise ConfigError(f"the preset {model} has no trained weights and runs in PyTorch only; use --runtime torch")
+    _limit_torch(threads)
     return Matcher.from_preset(model, device=device)
+
+
+def _limit_torch(threads: int | None) -> None:
+    """Set the number of PyTorch's threads, which is one number for the whole process."""
+    if threads is not None and "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(threads)
 
 
 def parse_point(text: str) -> tuple[float, float]:

@@ -138,7 +138,7 @@ def model_loaders(
     """
     from mambamatcher.model.saved import SHIPPED
 
-    presets = [] if find_spec("torch") is None or runtime is RuntimeName.onnx else ["nearest"]
+    presets = [] if find_spec("torch") is None or runtime == "onnx" else ["nearest"]
     models = models or [*map(str, SHIPPED.values()), *presets]
     loaders: dict[str, Callable[[], Matcher]] = {}
     for model in models:

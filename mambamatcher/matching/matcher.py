@@ -19,6 +19,7 @@ from mambamatcher.io.points import Pixels, check_points
 from mambamatcher.io.tensor_store import TensorStore, digest
 from mambamatcher.matching.confidence import Calibration, load_calibration
 from mambamatcher.matching.foreground import find_foreground, spread_points
+from mambamatcher.matching.loading import RuntimeName, load_runtime, require_torch
 from mambamatcher.matching.pair import PreparedPair
 from mambamatcher.matching.result import MatchResult, Modes
 from mambamatcher.matching.runtime import Encoded, EncodedSource, EncodedTarget, Refined, Runtime
@@ -111,7 +112,7 @@ class Matcher:
         """
         model: MambaMatcher | None = getattr(self.runtime, "model", None)
         if model is None:
-            raise TypeError(f"{type(self.runtime).__name__} has no PyTorch model")
+            raise TypeError(f"{type(self.runtime).__name__} has no PyTorch model; load it with runtime='torch'")
         return model
 
     @classmethod
@@ -128,6 +129,7 @@ class Matcher:
         Warns:
             UntrainedWarning: Parts of the model have random weights.
         """
+        require_torch("presets are built by PyTorch, which is not installed")
         from mambamatcher.model.config import override
         from mambamatcher.model.mambamatcher import MambaMatcher, count_parameters
         from mambamatcher.model.presets import PRESETS
@@ -152,18 +154,28 @@ class Matcher:
         return cls(model, **options)
 
     @classmethod
-    def from_pretrained(cls, folder: str | PathLike[str] | None = None, **options: Unpack[Options]) -> "Matcher":
+    def from_pretrained(
+        cls,
+        folder: str | PathLike[str] | None = None,
+        *,
+        runtime: RuntimeName | None = None,
+        threads: int | None = None,
+        **options: Unpack[Options],
+    ) -> "Matcher":
         """Load a saved model, with its `calibration.json` where there is one.
 
         Args:
             folder: The model's folder or hub id; without one, the shipped model `default`.
+            runtime: What runs the model: "onnx" (ONNX Runtime on the CPU; the default where the folder has a graph, as
+                those of the shipped models have) or "torch" (PyTorch, for any model and device).
+            threads: Threads of ONNX Runtime. By default one for each core that this process may use, at most
+                OMP_NUM_THREADS; they sleep while they wait, so that other programs get the cores.
             options: As for `Matcher`.
         """
-        from mambamatcher.model.checkpoint import load_pretrained
-
         found = find_pretrained(SHIPPED["default"] if folder is None else folder)
         options.setdefault("calibration", load_calibration(found))
-        return cls(load_pretrained(found), **options)
+        device, low_memory = options.get("device"), options.get("low_memory", False)
+        return cls(load_runtime(found, runtime, threads, device, low_memory), **options)
 
     def match(self, source: Readable, target: Readable, points: ArrayLike, *, top_k: int = 1) -> MatchResult:
         """Find points of the source in the target.

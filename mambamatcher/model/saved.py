@@ -1,6 +1,9 @@
 """Where saved models are and what their files are called. Free of PyTorch, as the ONNX runtime needs it too."""
 
+import json
 import re
+from collections.abc import Mapping
+from hashlib import sha256
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -83,3 +86,14 @@ def download(hub_id: str, then: str = "pass backbone.weights=FOLDER") -> Path:
     finally:
         if shown:
             enable_progress_bars()
+
+
+def fingerprint(config: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> str:
+    """Return a short name for what a graph of the encoder is made from: the configuration and the weights' shapes.
+
+    The values of the weights are not part of it, as the graph does not hold them; nor is where they came from first.
+    """
+    backbone = {key: value for key, value in config["backbone"].items() if key not in ("weights", "trainable_blocks")}
+    parts = {key: config[key] for key in ("side", "mirror", "features")} | {"backbone": backbone}
+    listed = sorted((key, list(shape)) for key, shape in shapes.items())
+    return sha256(json.dumps([parts, listed], sort_keys=True).encode()).hexdigest()[:16]

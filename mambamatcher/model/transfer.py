@@ -62,7 +62,7 @@ def read_out(
         probability = matching_probability(scores, target, settings)
     else:
         probability = weights @ matching_probability(rows, target, settings)
-    found = _expected_points(probability, scores, target, settings)
+    found = expected_points(probability, scores, target, settings)
     return Readout(found, scores.unflatten(-1, target), probability.unflatten(-1, target))
 
 
@@ -96,7 +96,7 @@ def dense_transfer(
     """Transfer the centre of every source position to the target image."""
     target = (refined.shape[3], refined.shape[4])
     rows = refined.flatten(3).flatten(1, 2)
-    return _expected_points(matching_probability(rows, target, settings), rows, target, settings)
+    return expected_points(matching_probability(rows, target, settings), rows, target, settings)
 
 
 @in_float32
@@ -151,7 +151,7 @@ def matching_probability(rows: Rows, grid: Grid, settings: Transfer) -> Rows:
     return (settings.temperature * gaussian * rows).softmax(dim=-1)
 
 
-def _expected_points(probability: Rows, rows: Rows, grid: Grid, settings: Transfer) -> Float[Tensor, "batch row 2"]:
+def expected_points(probability: Rows, rows: Rows, grid: Grid, settings: Transfer) -> Float[Tensor, "batch row 2"]:
     """Return the target point of each row: the mean of its distribution, or its best position."""
     centres = grid_centres(grid, rows.device)
     return centres[rows.argmax(dim=-1)] if settings.readout == "argmax" else probability @ centres

@@ -61,9 +61,9 @@ def load_inputs(models: Sequence[str], dataset: str, split: str, root: Path | No
     """
     requirements.check("the figure", [requirements.data(dataset, split, root)])
     pairs = evenly_spaced(read_pairs(dataset, split, root, check_images=False).pairs, count)
-    matchers = {_name(model): Matcher.from_pretrained(model) for model in models}
+    matchers = {_name(model): Matcher.from_pretrained(model, runtime="torch") for model in models}
     return FigureInputs(
-        matchers=matchers or {"lite": Matcher.from_pretrained("lite")},
+        matchers=matchers or {"lite": Matcher.from_pretrained("lite", runtime="torch")},
         pairs=pairs,
         protocol=f"{dataset} {split}, {len(pairs)} pairs, alpha_bbox {ALPHA:g}, per image",
     )

@@ -54,7 +54,7 @@ class ReproduceOptions:
         """Load a model to evaluate; without one, that which evaluated tables are about."""
         chosen = model or self.model or "default"
         name = SHIPPED.get(chosen, Path(chosen)).name
-        return self.evaluation_of(name, Matcher.from_pretrained(chosen), self.split)
+        return self.evaluation_of(name, Matcher.from_pretrained(chosen, runtime="torch"), self.split)
 
     def ablation(self, base: Base) -> Ablation:
         """Return the settings that rows are trained with. Rows of another base are other rows of the same names."""

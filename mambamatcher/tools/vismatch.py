@@ -45,7 +45,7 @@ class VismatchMatcher(nn.Module):
         max_num_keypoints: int = 2048,
     ) -> None:
         super().__init__()
-        self.matcher = matcher or Matcher.from_pretrained()
+        self.matcher = matcher or Matcher.from_pretrained(runtime="torch")
         self.model = self.matcher.model.to(device)
         self.device = device
         self.max_num_keypoints = max_num_keypoints

@@ -44,6 +44,6 @@ def test_the_best_of_several_rounds_is_the_highest_throughput_and_the_shortest_t
 def test_a_runtime_is_measured(monkeypatch):
     monkeypatch.setattr(runtime_process, "PAIRS", 1)
     monkeypatch.setattr(runtime_process, "TARGETS", 2)
-    found = runtime_process.measure("lite", "onnx", 1)
+    found = runtime_process.measure("lite", "onnx")
     assert found["encode_cpu_seconds"] < found["pair_cpu_seconds"]
     assert all(value > 0 for value in found.values())
