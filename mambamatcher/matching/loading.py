@@ -53,7 +53,7 @@ def load_runtime(
 
 
 def _torch(folder: Path, device: str | None, low_memory: bool) -> Runtime:
-    require_torch(f"{folder} has no {GRAPH} or is to run by PyTorch, which is not installed")
+    require_torch(f"PyTorch, which runs models on request and those without {GRAPH}, is not installed")
     from mambamatcher.matching.torch_runtime import TorchRuntime
     from mambamatcher.model.checkpoint import load_pretrained
 
