@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
-from mambamatcher.errors import BackendError
+from mambamatcher.extras import require
 from mambamatcher.io.atomic import refuse_existing, write_atomically
 from mambamatcher.model.config import to_dict
 from mambamatcher.model.features import Aggregated
@@ -58,7 +58,7 @@ def export_onnx(model: MambaMatcher, path: str | PathLike[str], overwrite: bool 
 
     Raises:
         InputError: The file exists and `overwrite` is false.
-        BackendError: The packages for exporting are not installed.
+        MissingExtraError: The packages for exporting are not installed.
     """
     path = Path(path)
     refuse_existing(path, overwrite)
@@ -85,7 +85,7 @@ def encoder_graph(model: MambaMatcher) -> bytes:
     Every weight has the name it has in `model.safetensors`, from where `OnnxRuntime` reads it.
 
     Raises:
-        BackendError: The packages for exporting are not installed.
+        MissingExtraError: The packages for exporting are not installed.
     """
     require_exporter()
     side = model.config.side
@@ -146,10 +146,7 @@ def without_weights(exported: Any, model: MambaMatcher) -> Any:
 
 def require_exporter() -> None:
     """Refuse to export where the packages for it are not installed."""
-    try:
-        import onnxscript  # noqa: F401
-    except ImportError as error:
-        raise BackendError("exporting needs onnx and onnxscript; install them with mambamatcher[export]") from error
+    require("onnx", "onnxscript")
 
 
 @contextmanager

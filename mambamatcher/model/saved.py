@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mambamatcher.errors import ConfigError, WeightsError
+from mambamatcher.extras import require
 from mambamatcher.io.atomic import read_settings
 from mambamatcher.registry import unknown
 
@@ -62,17 +63,14 @@ def download(hub_id: str, then: str = "pass backbone.weights=FOLDER") -> Path:
         then: End of the error message: what to do with a folder that was downloaded by hand.
 
     Raises:
+        MissingExtraError: huggingface-hub is not installed.
         WeightsError: The model is not in the cache and cannot be downloaded.
     """
-    try:
-        from huggingface_hub import snapshot_download
-        from huggingface_hub.errors import HfHubHTTPError
-        from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
-    except ImportError as error:
-        raise WeightsError(
-            f"downloading the hub model {hub_id!r} needs the package huggingface-hub; "
-            f"install it with mambamatcher[torch]"
-        ) from error
+    require("huggingface_hub")
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError
+    from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+
     wanted = [CONFIG, "calibration.json", GRAPH, "*.safetensors"]
     shown = not are_progress_bars_disabled()
     disable_progress_bars()
