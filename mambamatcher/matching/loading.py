@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from mambamatcher.errors import BackendError, InputError
-from mambamatcher.io.atomic import make_folder, write_atomically
+from mambamatcher.io.atomic import make_folder, write_bytes_atomically
 from mambamatcher.matching.runtime import Runtime
 from mambamatcher.model.saved import GRAPH, fingerprint
 from mambamatcher.registry import unknown
@@ -82,14 +82,10 @@ def _export(model: "MambaMatcher", path: Path) -> bytes:
 
     graph = encoder_graph(model)
     make_folder(path.parent)
-    write_atomically(path, lambda temporary: _write(temporary, graph), overwrite=True)
+    write_bytes_atomically(path, graph, overwrite=True)
     return graph
 
 
 def _cache_folder() -> Path:
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "mambamatcher" / "graphs"
-
-
-def _write(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
