@@ -32,7 +32,7 @@ def export(
     """
     from mambamatcher.errors import ConfigError
     from mambamatcher.io.atomic import refuse_existing
-    from mambamatcher.matching.pair_export import export_pair, is_linear
+    from mambamatcher.matching.pair_export import export_pair
     from mambamatcher.model.checkpoint import load_pretrained, reconfigured, save_pretrained, take_mean
     from mambamatcher.model.config import override
     from mambamatcher.model.onnx_export import export_onnx
@@ -52,6 +52,6 @@ def export(
     if pair is not None:
         export_pair(loaded, matcher.calibration, pair, overwrite)
     if folder is not None:
-        runs_without_torch = is_linear(loaded) and find_spec("onnxscript") is not None
+        runs_without_torch = loaded.linear and find_spec("onnxscript") is not None
         save_pretrained(loaded, folder, overwrite, half, graph=runs_without_torch)
     typer.echo(f"wrote {' and '.join(str(path) for path in (onnx, pair, folder) if path is not None)}")

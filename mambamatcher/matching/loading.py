@@ -53,10 +53,16 @@ def load_runtime(
 
 def _torch(folder: Path, device: str | None, low_memory: bool) -> Runtime:
     require_torch(f"{folder} has no {GRAPH} or is to run by PyTorch, which is not installed")
-    from mambamatcher.matching.torch_runtime import TorchRuntime
     from mambamatcher.model.checkpoint import load_pretrained
 
-    return TorchRuntime(load_pretrained(folder), device, low_memory)
+    return torch_runtime(load_pretrained(folder), device, low_memory)
+
+
+def torch_runtime(model: "MambaMatcher", device: str | None, low_memory: bool) -> Runtime:
+    """Return the runtime of a PyTorch model."""
+    from mambamatcher.matching.torch_runtime import TorchRuntime
+
+    return TorchRuntime(model, device, low_memory)
 
 
 def require_torch(problem: str) -> None:

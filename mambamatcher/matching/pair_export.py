@@ -70,11 +70,6 @@ class WholePair(nn.Module):
         return expected_points(probability, rows, grid, self.settings)[0], rows[0]
 
 
-def is_linear(model: MambaMatcher) -> bool:
-    """Return whether a model's scores are a linear function of the similarities of each image's own features."""
-    return model.correlation.linear and not model.features.pairwise
-
-
 def export_pair(
     model: MambaMatcher, calibration: Calibration, path: str | PathLike[str], overwrite: bool = False
 ) -> None:
@@ -92,7 +87,7 @@ def export_pair(
     """
     path = Path(path)
     refuse_existing(path, overwrite)
-    if not is_linear(model):
+    if not model.linear:
         raise BackendError(
             "only models with a linear correlation head and per-image features can be exported as a whole pair; "
             "ONNX has no operator for the others"
