@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from mambamatcher.errors import InputError
-from mambamatcher.io.atomic import write_atomically
+from mambamatcher.io.atomic import write_bytes_atomically
 
 logger = logging.getLogger(__name__)
 
@@ -169,7 +169,7 @@ class _Disk:
             return
         try:
             self._make_room(len(content))
-            write_atomically(self._path(name), lambda path: _write(path, content), overwrite=True)
+            write_bytes_atomically(self._path(name), content, overwrite=True)
         except (OSError, InputError) as error:
             if not self._has_failed:  # a full disk concerns every entry
                 logger.warning("cannot keep %s in the cache (reported only once): %s", self._path(name), error)
@@ -207,7 +207,3 @@ class _Disk:
 
 def _bytes(arrays: Sequence[np.ndarray]) -> int:
     return sum(each.nbytes for each in arrays)
-
-
-def _write(path: Path, content: bytes) -> None:
-    path.write_bytes(content)

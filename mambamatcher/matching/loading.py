@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from mambamatcher.errors import InputError, MissingExtraError
-from mambamatcher.io.atomic import make_folder, write_atomically
+from mambamatcher.io.atomic import make_folder, write_bytes_atomically
 from mambamatcher.matching.runtime import Runtime
 from mambamatcher.model.saved import GRAPH, fingerprint
 from mambamatcher.registry import unknown
@@ -54,10 +54,16 @@ def load_runtime(
 
 def _torch(folder: Path, device: str | None, low_memory: bool) -> Runtime:
     require_torch(f"PyTorch, which runs models on request and those without {GRAPH}, is not installed")
-    from mambamatcher.matching.torch_runtime import TorchRuntime
     from mambamatcher.model.checkpoint import load_pretrained
 
-    return TorchRuntime(load_pretrained(folder), device, low_memory)
+    return torch_runtime(load_pretrained(folder), device, low_memory)
+
+
+def torch_runtime(model: "MambaMatcher", device: str | None, low_memory: bool) -> Runtime:
+    """Return the runtime of a PyTorch model."""
+    from mambamatcher.matching.torch_runtime import TorchRuntime
+
+    return TorchRuntime(model, device, low_memory)
 
 
 def require_torch(problem: str) -> None:
@@ -83,14 +89,10 @@ def _export(model: "MambaMatcher", path: Path) -> bytes:
 
     graph = encoder_graph(model)
     make_folder(path.parent)
-    write_atomically(path, lambda temporary: _write(temporary, graph), overwrite=True)
+    write_bytes_atomically(path, graph, overwrite=True)
     return graph
 
 
 def _cache_folder() -> Path:
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "mambamatcher" / "graphs"
-
-
-def _write(path: Path, content: bytes) -> None:
-    path.write_bytes(content)

@@ -19,7 +19,7 @@ from mambamatcher.io.points import Pixels, check_points
 from mambamatcher.io.tensor_store import TensorStore, digest
 from mambamatcher.matching.confidence import Calibration, load_calibration
 from mambamatcher.matching.foreground import find_foreground, spread_points
-from mambamatcher.matching.loading import RuntimeName, load_runtime, require_torch
+from mambamatcher.matching.loading import RuntimeName, load_runtime, require_torch, torch_runtime
 from mambamatcher.matching.pair import PreparedPair
 from mambamatcher.matching.result import MatchResult, Modes
 from mambamatcher.matching.runtime import Encoded, EncodedSource, EncodedTarget, Refined, Runtime
@@ -93,7 +93,7 @@ class Matcher:
         calibration: Calibration | None = None,
         device: str | None = None,
     ) -> None:
-        self.runtime = model if isinstance(model, Runtime) else _torch_runtime(model, device, low_memory)
+        self.runtime = model if isinstance(model, Runtime) else torch_runtime(model, device, low_memory)
         self.calibration = calibration or Calibration()
         self._store = TensorStore(cache_bytes, None if cache_folder is None else Path(cache_folder).expanduser())
         self._computing = RLock()
@@ -298,9 +298,3 @@ class Matcher:
                 found = [self.runtime.encode(loaded.pixels)]
                 self._store.put(key, found, name)
         return found[0]
-
-
-def _torch_runtime(model: "MambaMatcher", device: str | None, low_memory: bool) -> Runtime:
-    from mambamatcher.matching.torch_runtime import TorchRuntime
-
-    return TorchRuntime(model, device, low_memory)

@@ -8,19 +8,29 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Float32
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
+from safetensors.numpy import load
 
 from mambamatcher.errors import BackendError, ConfigError, InputError, WeightsError
 from mambamatcher.matching import memory_guard
 from mambamatcher.matching.onnx_check import GraphOutline, read_outline
 from mambamatcher.matching.runtime import Encoded, EncodedSource, EncodedTarget, Pixels, Refined
 from mambamatcher.model.config import from_dict
-from mambamatcher.model.saved import CONFIG, GRAPH, WEIGHTS, fingerprint, read_plain_config, require_saved
+from mambamatcher.model.saved import (
+    CONFIG,
+    FEATURES,
+    FINGERPRINT,
+    GRAPH,
+    PIXELS,
+    WEIGHTS,
+    fingerprint,
+    read_plain_config,
+    require_saved,
+)
 from mambamatcher.model.transfer_settings import Transfer
 
 LINEAR_HEADS = ("linear", "mean")
 EPSILON = 1e-6  # as in `model.correlation`: an all-zero feature gets similarity 0 with everything instead of NaN
-PIXELS, FEATURES, FINGERPRINT = "pixels", "features", "mambamatcher"
 Weights = dict[str, np.ndarray]
 Described = Float32[np.ndarray, "feature position"]
 
@@ -46,33 +56,43 @@ class OnnxRuntime:
         self.config = read_plain_config(folder / CONFIG)
         if threads is not None and threads < 1:
             raise InputError(f"threads must be at least 1, got {threads}")
+        self.side, self.transfer, self._head = _read_settings(self.config)
         self._folder, self._threads = folder, threads
-        self.side, self.transfer, head = _read_settings(self.config)
-        path = folder / GRAPH
-        self._graph = path.read_bytes() if graph is None else graph
-        outline = read_outline(self._graph, str(path))
-        weights = _read_weights(folder / WEIGHTS)
-        _check_fit(outline, self.config, weights, folder)
-        levels = _level_weights(head, weights)
-        self._session = _session(self._graph, {key: weights[key] for key in outline.weights}, threads, path)
-        shape = self._session.get_outputs()[0].shape
-        if len(shape) != 4 or not all(isinstance(size, int) for size in shape):
-            raise WeightsError(f"{path} gives features of shape {shape}; export the model again")
-        self._level_weights, self._bias = levels if levels is not None else _mean_of(shape[0])
-        self._stride = self.side // shape[2]
+        # kept, so that a copy in another process, perhaps on another machine, has the same
+        self._graph = (folder / GRAPH).read_bytes() if graph is None else graph
+        self._content = (folder / WEIGHTS).read_bytes()
         self._hash: str | None = None
-        self._stamp = _stamp(folder / WEIGHTS)
+        self._start()
+
+    def _start(self) -> None:
+        path = self._folder / GRAPH
+        outline = read_outline(self._graph, str(path))
+        weights = _read_weights(self._content, self._folder / WEIGHTS)
+        _check_fit(outline, self.config, weights, self._folder)
+        self._session = _session(self._graph, {key: weights[key] for key in outline.weights}, self._threads, path)
+        shape = self._session.get_outputs()[0].shape
+        if len(shape) != 4 or not all(isinstance(size, int) and size > 0 for size in shape):
+            raise WeightsError(f"{path} gives features of shape {shape}; export the model again")
+        self._level_weights, self._bias = _level_weights(self._head, shape[0], weights)
+        self._stride = self.side // shape[2]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key != "_session"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._start()
 
     @property
     def version(self) -> Hashable:
         """The weights never change."""
-        return self._stamp
+        return 0
 
     def weights_hash(self) -> str:
         """Return a short digest of the weights as float32, the same as that of the PyTorch model."""
         if self._hash is None:
             hasher = sha256()
-            for name, value in sorted(_read_weights(self._folder / WEIGHTS).items()):
+            for name, value in sorted(_read_weights(self._content, self._folder / WEIGHTS).items()):
                 hasher.update(name.encode())
                 hasher.update(value.astype(np.float32).tobytes())
             self._hash = hasher.hexdigest()[:16]
@@ -87,7 +107,10 @@ class OnnxRuntime:
     def encode(self, pixels: Pixels) -> Encoded:
         """Compute everything that depends on one image alone."""
         self._check_memory(pair=False)
-        return self._session.run([FEATURES], {PIXELS: pixels})[0]
+        try:
+            return self._session.run([FEATURES], {PIXELS: pixels})[0]
+        except Exception as error:  # its errors have no common base class
+            raise WeightsError(f"ONNX Runtime cannot run {self._folder / GRAPH}: {_reason(error)}") from error
 
     def correlate(self, source: EncodedSource, target: EncodedTarget) -> Refined:
         """Compute the refined correlation map of two encoded images."""
@@ -123,13 +146,6 @@ class OnnxRuntime:
         """Return normalised features, each level multiplied by its weight in the sum."""
         return _described(features) * np.repeat(self._level_weights, features.shape[1])[:, None]
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (self._folder, self._graph, self._threads)
-
-
-def _restored(folder: Path, graph: bytes, threads: int | None) -> OnnxRuntime:
-    return OnnxRuntime(folder, graph, threads)
-
 
 def default_threads() -> int:
     """Return how many threads encode by default: the cores this process may use, at most OMP_NUM_THREADS."""
@@ -155,13 +171,12 @@ def _read_settings(config: Any) -> tuple[int, Transfer, str]:
     return side, transfer, head
 
 
-def _read_weights(path: Path) -> Weights:
+def _read_weights(content: bytes, path: Path) -> Weights:
     """Read weights; floats become float32."""
     try:
-        with safe_open(path, framework="np") as file:
-            weights = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - it is no mapping
-    except (OSError, SafetensorError, RuntimeError, TypeError, ValueError) as error:
-        raise WeightsError(f"cannot read weights from {path}: {error}") from error
+        weights = load(content)
+    except (SafetensorError, RuntimeError, TypeError, ValueError, LookupError) as error:
+        raise WeightsError(f"cannot read weights from {path}: {_reason(error)}") from error
     for key, value in weights.items():
         if np.issubdtype(value.dtype, np.floating):
             weights[key] = value = value.astype(np.float32, copy=False)
@@ -189,18 +204,16 @@ def _check_fit(outline: GraphOutline, config: Any, weights: Weights, folder: Pat
         )
 
 
-def _level_weights(head: str, weights: Weights) -> tuple[np.ndarray, np.float32] | None:
-    """Return weight of each level and bias of a linear head; None for the mean."""
+def _level_weights(
+    head: str, levels: int, weights: Weights
+) -> tuple[Float32[np.ndarray, " level"], Float32[np.ndarray, ""] | np.float32]:
+    """Return the weight of each level and the bias of a linear head."""
     if head == "mean":
-        return None
+        return np.full(levels, 1 / levels, dtype=np.float32), np.float32(0)
     weight, bias = (weights.get(f"correlation.project.{name}") for name in ("weight", "bias"))
-    if weight is None or bias is None or bias.shape != (1,) or weight.ndim != 2 or len(weight) != 1:
-        raise WeightsError(f"{WEIGHTS} was made for another model: it has no linear correlation head")
+    if weight is None or bias is None or (weight.shape, bias.shape) != ((1, levels), (1,)):
+        raise WeightsError(f"{WEIGHTS} was made for another model: it has no correlation head for {levels} levels")
     return weight[0], bias[0]
-
-
-def _mean_of(levels: int) -> tuple[np.ndarray, np.float32]:
-    return np.full(levels, 1 / levels, dtype=np.float32), np.float32(0)
 
 
 def _session(graph: bytes, weights: Weights, threads: int | None, path: Path) -> Any:
@@ -218,8 +231,7 @@ def _session(graph: bytes, weights: Weights, threads: int | None, path: Path) ->
     try:
         return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # its errors have no common base class
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise WeightsError(f"ONNX Runtime refuses {path}: {reason}") from error
+        raise WeightsError(f"ONNX Runtime refuses {path}: {_reason(error)}") from error
 
 
 def _described(features: Encoded) -> Described:
@@ -229,6 +241,5 @@ def _described(features: Encoded) -> Described:
     return unit.reshape(-1, features.shape[2] * features.shape[3])
 
 
-def _stamp(path: Path) -> tuple[str, int, int]:
-    status = path.stat()
-    return str(path), status.st_mtime_ns, status.st_size
+def _reason(error: Exception) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

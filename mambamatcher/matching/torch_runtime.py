@@ -35,7 +35,7 @@ class TorchRuntime:
         self.config = to_dict(model.config)
         self.side = model.config.side
         self.transfer = model.config.transfer
-        self.linear = model.correlation.linear and not model.features.pairwise
+        self.linear = model.linear
         self.low_memory = low_memory
         self.model.features.keep_transformed = not low_memory
         self._hash: tuple[Hashable, str] | None = None

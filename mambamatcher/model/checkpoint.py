@@ -12,16 +12,17 @@ from safetensors.torch import save
 
 from mambamatcher import __version__
 from mambamatcher.errors import ConfigError
-from mambamatcher.io.atomic import make_folder, refuse_existing, write_atomically, write_text_atomically
+from mambamatcher.io.atomic import make_folder, refuse_existing, write_bytes_atomically, write_text_atomically
 from mambamatcher.model.backbones.weights import check_fit, load_exactly, read_state_dict
 from mambamatcher.model.config import from_dict, to_dict
 from mambamatcher.model.mambamatcher import MambaMatcher, ModelConfig
-from mambamatcher.model.saved import CONFIG, WEIGHTS, find_pretrained, read_plain_config, require_saved
+from mambamatcher.model.onnx_export import encoder_graph
+from mambamatcher.model.saved import CONFIG, GRAPH, WEIGHTS, find_pretrained, read_plain_config, require_saved
 from mambamatcher.pause_gc import collection_paused
 
 
 def save_pretrained(
-    model: MambaMatcher, folder: str | PathLike[str], overwrite: bool = False, half: bool = False
+    model: MambaMatcher, folder: str | PathLike[str], overwrite: bool = False, half: bool = False, graph: bool = False
 ) -> None:
     """Save a model, including its backbone, for `load_pretrained`.
 
@@ -30,24 +31,27 @@ def save_pretrained(
         folder: Folder to write to; it is created if it does not exist.
         overwrite: Whether to replace existing files.
         half: Whether to store float16 weights, which halves the size. They are loaded as float32.
+        graph: Whether to write the graph with which ONNX Runtime runs the model without PyTorch. That takes seconds.
 
     Raises:
         InputError: The folder holds a model and `overwrite` is false.
     """
     folder = Path(folder)
     make_folder(folder)
-    for name in (WEIGHTS, CONFIG):
+    for name in (WEIGHTS, CONFIG, GRAPH):
         refuse_existing(folder / name, overwrite)
+    content = encoder_graph(model) if graph else None
+    (folder / GRAPH).unlink(missing_ok=True)  # of another model
     state = {key: value.detach().cpu().contiguous() for key, value in model.state_dict().items()}
     if half:
         state = {key: value.half() if value.is_floating_point() else value for key, value in state.items()}
 
-    def write(path: Path) -> None:
-        path.write_bytes(save(state))  # safetensors' own writing reports a full disk as an error of its own kind
-
-    write_atomically(folder / WEIGHTS, write, overwrite)
+    # safetensors' own writing reports a full disk as an error of its own kind
+    write_bytes_atomically(folder / WEIGHTS, save(state), overwrite)
     text = json.dumps({"mambamatcher": __version__, "model": to_dict(model.config)}, indent=2) + "\n"
     write_text_atomically(folder / CONFIG, text, overwrite)
+    if content is not None:
+        write_bytes_atomically(folder / GRAPH, content, overwrite)
 
 
 def push_to_hub(model: MambaMatcher, hub_id: str, private: bool = False) -> str:

@@ -17,11 +17,9 @@ from mambamatcher.io.atomic import refuse_existing, write_atomically
 from mambamatcher.model.config import to_dict
 from mambamatcher.model.features import Aggregated
 from mambamatcher.model.mambamatcher import Images, MambaMatcher
-from mambamatcher.model.saved import WEIGHTS, fingerprint
+from mambamatcher.model.saved import FEATURES, FINGERPRINT, PIXELS, WEIGHTS, fingerprint
 
-INPUT, OUTPUT = "images", "features"
-PIXELS = "pixels"
-FINGERPRINT = "mambamatcher"  # key of the graph's metadata
+INPUT = "images"
 OPSET = 23  # the first with an attention operator
 
 
@@ -71,7 +69,7 @@ def export_onnx(model: MambaMatcher, path: str | PathLike[str], overwrite: bool 
             (images,),
             dynamo=True,
             input_names=[INPUT],
-            output_names=[OUTPUT],
+            output_names=[FEATURES],
             dynamic_shapes=({0: torch.export.Dim("batch")},),
             verbose=False,
         )
@@ -97,7 +95,7 @@ def encoder_graph(model: MambaMatcher) -> bytes:
             (pixels,),
             dynamo=True,
             input_names=[PIXELS],
-            output_names=[OUTPUT],
+            output_names=[FEATURES],
             opset_version=OPSET,
             optimize=False,  # it would fold weights into constants
             verbose=False,

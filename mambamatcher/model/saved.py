@@ -14,6 +14,7 @@ from mambamatcher.io.atomic import read_settings
 from mambamatcher.registry import unknown
 
 WEIGHTS, CONFIG, GRAPH = "model.safetensors", "config.json", "encoder.onnx"
+PIXELS, FEATURES, FINGERPRINT = "pixels", "features", "mambamatcher"  # input, output and a key of the graph's metadata
 _ASSETS = Path(__file__).parents[1] / "assets"
 SHIPPED = {name: _ASSETS / name for name in ("default", "lite")}  # models that come with the package
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")

@@ -22,7 +22,7 @@ from mambamatcher.matching.loading import load_runtime
 from mambamatcher.matching.onnx_check import read_outline
 from mambamatcher.matching.onnx_runtime import OnnxRuntime, default_threads
 from mambamatcher.matching.torch_runtime import TorchRuntime
-from mambamatcher.model.checkpoint import save_pretrained
+from mambamatcher.model.checkpoint import load_pretrained, save_pretrained
 from mambamatcher.model.config import override
 from mambamatcher.model.onnx_export import encoder_graph
 from mambamatcher.model.saved import CONFIG, GRAPH, SHIPPED, WEIGHTS
@@ -285,3 +285,11 @@ def test_shipped_graphs_hold_no_weights(model):
     outline = read_outline(content, model)
     assert len(outline.weights) > 100
     assert outline.weights.keys() <= load_file(SHIPPED[model] / WEIGHTS).keys()
+
+
+@pytest.mark.parametrize("model", SHIPPED)
+def test_a_fresh_graph_gives_what_the_shipped_one_gives(model):
+    fresh = OnnxRuntime(SHIPPED[model], encoder_graph(load_pretrained(SHIPPED[model])))
+    shipped = matcher(model, "onnx").runtime
+    image = pixels(shipped.side)
+    np.testing.assert_allclose(fresh.encode(image), shipped.encode(image), atol=1e-5)
