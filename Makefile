@@ -51,7 +51,7 @@ unseen-lite: $(VENV)/installed-dev
 
 $(VENV)/installed-demo: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[lite]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
 	touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed-demo

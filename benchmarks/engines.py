@@ -48,9 +48,9 @@ def run(workers: int, address: str | None, sample: Path, targets: Path, out: Pat
     """Return the seconds a propagation takes, without loading the model and reading the reference; 0 workers: local."""
     from mambamatcher import Matcher
     from mambamatcher.jobs.engines import LOCAL
+    from mambamatcher.jobs.memory import keep_freed_memory
     from mambamatcher.jobs.ray_engine import RayEngine
     from mambamatcher.jobs.source import read_source
-    from mambamatcher.ops.native.memory import keep_freed_memory
     from mambamatcher.tools.propagate import propagate, read_references
 
     keep_freed_memory()  # as the commands and Ray's workers do
@@ -125,7 +125,7 @@ def measure(targets: Path, out: Path) -> tuple[dict[str, dict[str, float]], set[
 
 def main() -> int:
     from mambamatcher.benchmark.measurement import circumstances
-    from mambamatcher.model.checkpoint import SHIPPED
+    from mambamatcher.model.saved import SHIPPED
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pictures", type=int, default=500)

@@ -22,11 +22,11 @@ from lightning import Trainer, seed_everything
 
 from mambamatcher.benchmark.measurement import circumstances
 from mambamatcher.datasets.benchmarks import read_pairs
-from mambamatcher.evaluation.metric import PCK
 from mambamatcher.model.config import override
 from mambamatcher.model.mambamatcher import MambaMatcher
 from mambamatcher.model.presets import PRESETS
 from mambamatcher.training.data_module import TrainingData, TrainingPairs
+from mambamatcher.training.metric import PCK
 from mambamatcher.training.module import VALIDATION_PCK, TrainingModule
 from mambamatcher.training.recipe import Recipe
 from mambamatcher.training.start import begin

@@ -17,9 +17,9 @@ import torch
 from mambamatcher.benchmark.measurement import circumstances
 from mambamatcher.datasets.benchmarks import read_pairs
 from mambamatcher.datasets.dataset import collate_groups
-from mambamatcher.evaluation.metric import PCK
 from mambamatcher.model.mambamatcher import MambaMatcher
 from mambamatcher.training.data_module import TrainingData, TrainingPairs
+from mambamatcher.training.metric import PCK
 from mambamatcher.training.module import TrainingModule
 from mambamatcher.training.recipes import RECIPES
 

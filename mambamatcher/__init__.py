@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from mambamatcher.extras import naming_extra
 from mambamatcher.pause_gc import collection_paused
 
 __version__ = "0.1.0"
@@ -26,7 +27,7 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     """Import what is asked for, when it is asked for: `import mambamatcher` itself loads nothing heavy."""
-    with collection_paused():
+    with collection_paused(), naming_extra():
         if name == "presets":
             return import_module("mambamatcher.model.presets")
         if name in _HOMES:

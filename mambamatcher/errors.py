@@ -21,5 +21,9 @@ class BackendError(MambaMatcherError, RuntimeError):
     """A compute backend that was requested by name and is not available."""
 
 
+class MissingExtraError(MambaMatcherError, ImportError):
+    """A package that is not part of the base install and that something asked for needs."""
+
+
 class MemoryLimitError(MambaMatcherError, MemoryError):
     """More memory than is available, refused before it is allocated."""

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mambamatcher.benchmark.measurement import tensor_mib
 from mambamatcher.model.correlation.conv4d import Conv4dAggregation
 from mambamatcher.model.correlation.fastformer import FastFormerAggregation
 from mambamatcher.model.correlation.similarity_scan import PAPER_BLOCK
@@ -132,3 +131,8 @@ def _pscan(pscan: Callable, t: ScanTensors) -> Tensor:
     states = pscan(decay, drive)
     y = (states @ t.C.transpose(1, 2).unsqueeze(-1)).squeeze(3).transpose(1, 2)
     return (y + t.D[:, None] * t.u) * F.silu(t.z)
+
+
+def tensor_mib(*tensors: Tensor | None) -> float:
+    """Return the memory of tensors."""
+    return sum(tensor.nbytes for tensor in tensors if tensor is not None) / 2**20

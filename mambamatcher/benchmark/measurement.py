@@ -9,14 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
-
-import torch
-
-from mambamatcher.ops.native.threads import thread_count
 
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 _MEBI = 1 << 20
+_LIBRARIES = ("torch", "numba", "numpy", "onnxruntime")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +76,12 @@ def circumstances() -> Circumstances:
         date=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         cpu=_cpu_model(),
         cores=os.cpu_count() or 1,
-        threads=thread_count(),
+        threads=_threads(),
         load=round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else 0.0,
         memory_gib=round(available_mib() / 1024, 1),
         commit=commit.stdout.strip() or "unknown",
-        versions={"python": platform.python_version()} | {name: version(name) for name in ("torch", "numba", "numpy")},
+        versions={"python": platform.python_version()}
+        | {name: version(name) for name in _LIBRARIES if find_spec(name) is not None},
     )
 
 
@@ -100,11 +99,6 @@ def peak_mib() -> float | None:
     return _status_mib("VmHWM") if _STATUS.exists() else None
 
 
-def tensor_mib(*tensors: torch.Tensor | None) -> float:
-    """Return the memory of tensors."""
-    return sum(t.numel() * t.element_size() for t in tensors if t is not None) / _MEBI
-
-
 def _start_peak() -> float | None:
     """Reset the peak memory and return the present one. Only Linux records a peak."""
     try:
@@ -119,6 +113,15 @@ def _start_peak() -> float | None:
 def _status_mib(field: str) -> float:
     line = next(line for line in _STATUS.read_text().splitlines() if line.startswith(field))
     return int(line.split()[1]) / 1024
+
+
+def _threads() -> int:
+    """Return the number of threads that PyTorch uses, or would use."""
+    if find_spec("torch") is None:
+        return os.cpu_count() or 1
+    from mambamatcher.ops.native.threads import thread_count
+
+    return thread_count()
 
 
 def _cpu_model() -> str:

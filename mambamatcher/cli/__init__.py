@@ -25,6 +25,7 @@ from mambamatcher.cli import (
     warp,
 )
 from mambamatcher.errors import MambaMatcherError
+from mambamatcher.extras import naming_extra
 
 app = typer.Typer(
     name="mambamatcher",
@@ -69,7 +70,8 @@ def options(
 def main() -> None:
     """Run the command line."""
     try:
-        app()
+        with naming_extra():
+            app()
     except MambaMatcherError as error:
         typer.echo(f"mambamatcher: {error}", err=True)
         sys.exit(2)

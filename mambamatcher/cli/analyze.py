@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from mambamatcher.extras import naming_extra
+
 
 def analyze(
     figures: Annotated[
@@ -26,9 +28,10 @@ def analyze(
 
     Example: mambamatcher analyze heatmaps removal --root data --pairs 60
     """
-    from mambamatcher.paper.figure_inputs import load_inputs
-    from mambamatcher.paper.figures import FIGURES
-    from mambamatcher.paper.output import write_figure
+    with naming_extra("paper"):
+        from mambamatcher.paper.figure_inputs import load_inputs
+        from mambamatcher.paper.figures import FIGURES
+        from mambamatcher.paper.output import write_figure
 
     if figures == ["list"]:
         typer.echo(json.dumps(list(FIGURES)) if as_json else "\n".join(FIGURES))

@@ -129,6 +129,26 @@ def gallery(
         _save(save, {f"gallery-{preset}.json": text + "\n"})
 
 
+@app.command()
+def runtime(
+    rounds: Annotated[int, typer.Option(min=1, help="Measurements of each; the best counts.")] = 3,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads of each runtime; else its own default.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of lines.")] = False,
+    out: Annotated[Path | None, typer.Option(help="JSON file to write; an existing one is replaced.")] = None,
+) -> None:
+    """Compare the runtimes of both shipped models: install size, start, time, throughput and memory.
+
+    Example: mambamatcher benchmark runtime --json --out runtime.json
+    """
+    from mambamatcher.benchmark.runtimes import benchmark_runtimes
+
+    found = benchmark_runtimes(rounds, threads, None if as_json else typer.echo)
+    text = json.dumps(found.as_dict(), indent=2)
+    typer.echo(text if as_json else found.as_text())
+    if out is not None:
+        _save(out.parent, {out.name: text + "\n"})
+
+
 def _save(folder: Path, files: dict[str, str]) -> None:
     make_folder(folder)
     for name, text in files.items():

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from mambamatcher.cli.engine_options import Device
+from mambamatcher.extras import require
 
 
 def calibrate(
@@ -33,6 +34,7 @@ def calibrate(
     from mambamatcher.datasets.benchmarks import DATASETS, read_pairs
     from mambamatcher.tools.calibrate import calibrate as run
 
+    require("scipy.optimize", "matplotlib.figure")
     pairs = read_pairs(dataset, split, root, skip_bad=skip_bad).pairs
     step = max(1, len(pairs) // limit)
     chosen = [pairs[index] for index in range(0, len(pairs), step)][:limit]

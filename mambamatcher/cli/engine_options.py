@@ -1,7 +1,7 @@
 """The options that say where work is done."""
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -16,8 +16,17 @@ class EngineName(StrEnum):
     ray = "ray"
 
 
+RuntimeName = Literal["onnx", "torch"]  # what a saved model computes with: ONNX Runtime, or PyTorch, an extra
+
 Device = Annotated[
     str | None, typer.Option(help="Where the model computes, as PyTorch names it (cuda, cuda:1, mps); else the CPU.")
+]
+Runtime = Annotated[
+    RuntimeName | None,
+    typer.Option(help="What the model computes with; else onnx where the model has a graph and no --device is given."),
+]
+Threads = Annotated[
+    int | None, typer.Option(min=1, help="Threads that the model computes with; else one for each core.")
 ]
 Engine = Annotated[EngineName, typer.Option(help="Where the work is done.")]
 Address = Annotated[
@@ -31,10 +40,16 @@ Workers = Annotated[
 ]
 
 
-def load_for_run(model: str | None, engine: EngineName, device: str | None) -> "Matcher":
+def load_for_run(
+    model: str | None,
+    engine: EngineName,
+    device: str | None,
+    runtime: RuntimeName | None = None,
+    threads: int | None = None,
+) -> "Matcher":
     """Load the model of a long run; on a cluster it is the workers' copies that go to a device."""
     from mambamatcher.cli.match import load_matcher
-    from mambamatcher.ops.native.memory import keep_freed_memory
+    from mambamatcher.jobs.memory import keep_freed_memory
 
     keep_freed_memory()
-    return load_matcher(model, device if engine is EngineName.local else None)
+    return load_matcher(model, device if engine is EngineName.local else None, runtime, threads)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mambamatcher.cli.engine_options import Address, Device, Engine, EngineName, Workers, load_for_run
+from mambamatcher.cli.engine_options import Address, Device, Engine, EngineName, Runtime, Threads, Workers, load_for_run
 
 
 def evaluate(
@@ -23,6 +23,8 @@ def evaluate(
         bool, typer.Option(help="Leave out and list what cannot be read, instead of stopping.")
     ] = False,
     device: Device = None,
+    runtime: Runtime = None,
+    threads: Threads = None,
     engine: Engine = EngineName.local,
     address: Address = None,
     workers: Workers = None,
@@ -56,7 +58,7 @@ def evaluate(
     if model.endswith(".jsonl"):
         report = rescore(Path(model), request)
     else:
-        matcher = load_for_run(model, engine, device)
+        matcher = load_for_run(model, engine, device, runtime, threads)
         report = run(MatcherPredictor(model, matcher, chosen.device), request, chosen)
     if as_json:
         # the single errors are for `compare`, and in the file

@@ -1,13 +1,15 @@
 """`mambamatcher match`: transfer points from one image to another."""
 
 import json
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mambamatcher.cli.engine_options import Device
-from mambamatcher.errors import InputError
+from mambamatcher.cli.engine_options import Device, Runtime, RuntimeName, Threads
+from mambamatcher.errors import ConfigError, InputError, MissingExtraError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,6 +27,8 @@ def match(
     ] = None,
     model: Annotated[str | None, typer.Option(help="Preset name or folder of a saved model.")] = None,
     device: Device = None,
+    runtime: Runtime = None,
+    threads: Threads = None,
     top_k: Annotated[int, typer.Option(min=1, help="Report up to that many distinct candidates per point.")] = 1,
     out: Annotated[Path | None, typer.Option(help="Save the matches as an image.")] = None,
     heatmap: Annotated[Path | None, typer.Option(help="Save the heat map of each point as an image.")] = None,
@@ -50,7 +54,7 @@ def match(
         if result_file is not None:
             check(result_file)
             refuse_existing(result_file, overwrite)
-    matcher = load_matcher(model, device)
+    matcher = load_matcher(model, device, runtime, threads)
     wanted = make_points(matcher.suggest_points(source)) if wanted is None else wanted
     result = matcher.match(source, target, wanted.points, top_k=top_k)
     if out is not None:
@@ -114,18 +118,36 @@ def found_points(result: "MatchResult", names: tuple[str, ...]) -> "PointSet":
     )
 
 
-def load_matcher(model: str | None, device: str | None = None) -> "Matcher":
-    """Load a folder if there is one of that name, else a shipped model, else a preset."""
+def load_matcher(
+    model: str | None, device: str | None = None, runtime: RuntimeName | None = None, threads: int | None = None
+) -> "Matcher":
+    """Load a folder if there is one of that name, else a shipped model, else a preset, which runs in PyTorch."""
     from mambamatcher.matching.matcher import Matcher
-    from mambamatcher.model.checkpoint import SHIPPED
-    from mambamatcher.model.presets import PRESETS
+    from mambamatcher.model.saved import SHIPPED
     from mambamatcher.registry import unknown
 
     if model is None or Path(model).is_dir() or model in SHIPPED:
-        return Matcher.from_pretrained(model, device=device)
+        matcher = Matcher.from_pretrained(model, runtime=runtime, threads=threads, device=device)
+        _limit_torch(threads)
+        return matcher
+    if find_spec("torch") is None:
+        raise MissingExtraError(
+            f"{unknown('model', model, SHIPPED)} A preset needs PyTorch; run: pip install 'mambamatcher[torch]'"
+        )
+    from mambamatcher.model.presets import PRESETS
+
     if model not in PRESETS:
         raise unknown("model", model, (*SHIPPED, *PRESETS))
+    if runtime == "onnx":
+        raise ConfigError(f"the preset {model} has no trained weights and runs in PyTorch only; use --runtime torch")
+    _limit_torch(threads)
     return Matcher.from_preset(model, device=device)
+
+
+def _limit_torch(threads: int | None) -> None:
+    """Set the number of PyTorch's threads, which is one number for the whole process."""
+    if threads is not None and "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(threads)
 
 
 def parse_point(text: str) -> tuple[float, float]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mambamatcher.cli.engine_options import Address, Device, Engine, EngineName, Workers, load_for_run
+from mambamatcher.cli.engine_options import Address, Device, Engine, EngineName, Runtime, Threads, Workers, load_for_run
 
 
 def propagate(
@@ -20,6 +20,8 @@ def propagate(
     out: Annotated[Path, typer.Option(help="The folder for the results.")],
     model: Annotated[str | None, typer.Option(help="A preset's name or a saved model's folder.")] = None,
     device: Device = None,
+    runtime: Runtime = None,
+    threads: Threads = None,
     engine: Engine = EngineName.local,
     address: Address = None,
     workers: Workers = None,
@@ -45,7 +47,7 @@ def propagate(
         require_file(path)
         read_points(points_file, path)
     chosen, source = make_engine(engine, address, workers, device), read_source(targets)
-    matcher = load_for_run(model, engine, device)
+    matcher = load_for_run(model, engine, device, runtime, threads)
     references = tool.read_references(matcher, sources, points_file)
     summary = tool.propagate(matcher, references, source, out, chosen, overwrite)
     if as_json:

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from mambamatcher.extras import naming_extra
+
 
 def reproduce(
     tables: Annotated[
@@ -37,9 +39,10 @@ def reproduce(
 
     Example: mambamatcher reproduce correlation sort-key features --budget 240 --root data
     """
-    from mambamatcher.paper.output import write_table
-    from mambamatcher.paper.tables import TABLES, ReproduceOptions
-    from mambamatcher.paper.tables import reproduce as make
+    with naming_extra("paper"):
+        from mambamatcher.paper.output import write_table
+        from mambamatcher.paper.tables import TABLES, ReproduceOptions
+        from mambamatcher.paper.tables import reproduce as make
 
     if tables == ["list"]:
         titles = {name: table.quoted.title for name, table in TABLES.items()}

@@ -1,6 +1,7 @@
 """`mambamatcher serve`: the web server and its annotation page."""
 
 import socket
+from importlib.util import find_spec
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,9 +9,10 @@ from urllib.parse import quote
 
 import typer
 
-from mambamatcher.cli.engine_options import Device
+from mambamatcher.cli.engine_options import Device, Runtime, RuntimeName, Threads
 from mambamatcher.cli.match import load_matcher
 from mambamatcher.errors import InputError
+from mambamatcher.extras import naming_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +40,8 @@ def serve(
         typer.Option(help="Shipped model, preset or folder of a saved model; can be repeated to offer several."),
     ] = None,
     device: Device = None,
+    runtime: Runtime = None,
+    threads: Threads = None,
     max_upload_mb: Annotated[int, typer.Option(min=1, help="Maximum file size of an image in MB.")] = 20,
     max_megapixels: Annotated[int, typer.Option(min=1, help="Maximum size of an image in megapixels.")] = 40,
     max_requests: Annotated[int, typer.Option(min=1, help="Maximum requests in progress; others must retry.")] = 64,
@@ -50,12 +54,10 @@ def serve(
     Example: mambamatcher serve --port 8000
     """
     check_access(host, token)
-    try:
+    with naming_extra("web"):
         from mambamatcher.web.connections import limited_server
         from mambamatcher.web.server import create_app
         from mambamatcher.web.state import Settings
-    except ModuleNotFoundError as error:
-        raise InputError(f"{error.name} is missing; install it with: pip install 'mambamatcher[web]'") from error
 
     settings = Settings(
         token=token,
@@ -66,7 +68,7 @@ def serve(
         keep_seconds=keep_minutes * 60,
     )
     listening = listen(host, port)
-    app = create_app(settings, model_loaders(model, device))
+    app = create_app(settings, model_loaders(model, device, runtime, threads))
     typer.echo("loading the model")
     app.state.server.warm_up()  # now, so that a model that cannot be loaded ends the command
     url_host = f"[{host}]" if ":" in host else host
@@ -118,22 +120,30 @@ def listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def model_loaders(models: list[str] | None, device: str | None = None) -> "dict[str, Callable[[], Matcher]]":
+def model_loaders(
+    models: list[str] | None,
+    device: str | None = None,
+    runtime: RuntimeName | None = None,
+    threads: int | None = None,
+) -> "dict[str, Callable[[], Matcher]]":
     """Return the models to offer: for each name, a function that loads it.
 
     A folder is named by its last component, so that clients learn no paths.
 
     Args:
-        models: Shipped models, presets and folders; None for both shipped models and `nearest`.
+        models: Shipped models, presets and folders; None for both shipped models and, with PyTorch, `nearest`.
         device: Where the models compute; None for the CPU.
+        runtime: What they compute with; None for each model's default.
+        threads: Threads that each computes with; None for one per core.
     """
-    from mambamatcher.model.checkpoint import SHIPPED
+    from mambamatcher.model.saved import SHIPPED
 
-    models = models or [*map(str, SHIPPED.values()), "nearest"]
+    presets = [] if find_spec("torch") is None or runtime == "onnx" else ["nearest"]
+    models = models or [*map(str, SHIPPED.values()), *presets]
     loaders: dict[str, Callable[[], Matcher]] = {}
     for model in models:
         name = Path(model).resolve().name if Path(model).is_dir() else model
         if name in loaders:
             raise InputError(f"two models are named {name}; rename one of the folders")
-        loaders[name] = lambda model=model: load_matcher(model, device)  # type: ignore[misc]
+        loaders[name] = lambda model=model: load_matcher(model, device, runtime, threads)  # type: ignore[misc]
     return loaders

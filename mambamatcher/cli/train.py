@@ -5,6 +5,9 @@ from typing import Annotated
 
 import typer
 
+from mambamatcher.errors import ConfigError
+from mambamatcher.extras import naming_extra
+
 VALIDATION_SPLITS = ("selection", "val", "test")  # the first of these that the dataset has is the default
 
 
@@ -38,15 +41,15 @@ def train(
 
     Example: mambamatcher train --recipe vit-s --root data --out runs/vit-s --devices 2
     """
-    from mambamatcher.datasets.benchmarks import DATASETS, read_pairs
-    from mambamatcher.errors import ConfigError
-    from mambamatcher.model.config import override
-    from mambamatcher.model.presets import PRESETS
-    from mambamatcher.training.data_module import TrainingPairs
-    from mambamatcher.training.recipe import Recipe
-    from mambamatcher.training.recipes import RECIPES, NamedRecipe
-    from mambamatcher.training.run import Hardware
-    from mambamatcher.training.run import train as run
+    with naming_extra("train"):
+        from mambamatcher.datasets.benchmarks import DATASETS, read_pairs
+        from mambamatcher.model.config import override
+        from mambamatcher.model.presets import PRESETS
+        from mambamatcher.training.data_module import TrainingPairs
+        from mambamatcher.training.recipe import Recipe
+        from mambamatcher.training.recipes import RECIPES, NamedRecipe
+        from mambamatcher.training.run import Hardware
+        from mambamatcher.training.run import train as run
 
     if recipe is not None:
         if preset is not None:

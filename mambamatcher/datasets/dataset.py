@@ -9,10 +9,11 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int, UInt8
+from PIL import Image
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from mambamatcher.datasets.image_cache import CACHE_BYTES, ImageCache, read_image, to_square
+from mambamatcher.datasets.image_cache import CACHE_BYTES, ImageCache, read_image
 from mambamatcher.datasets.records import AnnotatedImage, Pair, shared_names
 from mambamatcher.datasets.sampling import SHARED, by_category
 from mambamatcher.datasets.transforms import Augmentation, View
@@ -221,6 +222,13 @@ def collate(samples: Sequence[PairSample]) -> PairBatch:
 def collate_groups(groups: Sequence[list[PairSample]]) -> PairBatch:
     """Stack the pairs of several groups into a batch."""
     return collate([sample for group in groups for sample in group])
+
+
+def to_square(image: Image.Image, side: int) -> UInt8[Tensor, "3 side side"]:
+    """Resize to `side` by `side`, without keeping the aspect ratio."""
+    # the same resampling as for matching, but kept as bytes: a quarter of the memory
+    resized = image.resize((side, side), Image.Resampling.BILINEAR, reducing_gap=3.0)
+    return torch.from_numpy(np.array(resized)).permute(2, 0, 1).contiguous()
 
 
 def _floats(square: UInt8[Tensor, "3 side side"]) -> Float[Tensor, "3 side side"]:

@@ -1,16 +1,12 @@
-"""Decode images: check them against their annotation, resize them to a square, and cache them."""
+"""Decode images: check them against their annotation, and cache them."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
-import numpy as np
-import torch
-from jaxtyping import UInt8
 from PIL import Image, ImageOps
-from torch import Tensor
 
 from mambamatcher.datasets.faults import Faults
 from mambamatcher.datasets.records import AnnotatedImage, Pair
@@ -19,7 +15,18 @@ from mambamatcher.io.images import load_image
 
 CACHE_BYTES = 256 << 20
 
-Decoded = TypeVar("Decoded", Image.Image, Tensor)
+
+@runtime_checkable
+class Array(Protocol):
+    """An array or a tensor."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that its values take."""
+        ...
+
+
+Decoded = TypeVar("Decoded", bound=Image.Image | Array)
 
 
 def read_image(annotated: AnnotatedImage) -> Image.Image:
@@ -35,13 +42,6 @@ def read_image(annotated: AnnotatedImage) -> Image.Image:
             f"its annotation is for {annotated.size[0]}x{annotated.size[1]}"
         )
     return ImageOps.mirror(image) if annotated.flip else image
-
-
-def to_square(image: Image.Image, side: int) -> UInt8[Tensor, "3 side side"]:
-    """Resize to `side` by `side`, without keeping the aspect ratio."""
-    # the same resampling as for matching, but kept as bytes: a quarter of the memory
-    resized = image.resize((side, side), Image.Resampling.BILINEAR, reducing_gap=3.0)
-    return torch.from_numpy(np.array(resized)).permute(2, 0, 1).contiguous()
 
 
 class ImageCache(Generic[Decoded]):
@@ -93,5 +93,5 @@ def _fault_of(annotated: AnnotatedImage) -> str | None:
     return None
 
 
-def _bytes(image: Image.Image | Tensor) -> int:
-    return image.nbytes if isinstance(image, Tensor) else 3 * image.width * image.height
+def _bytes(image: Image.Image | Array) -> int:
+    return 3 * image.width * image.height if isinstance(image, Image.Image) else image.nbytes

@@ -7,6 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from PIL import Image, ImageOps
 
 from mambamatcher.errors import InputError
@@ -45,7 +46,7 @@ def write_gallery(
     """
     errors = table.errors(protocol)
     shares = (correct_counts(errors, [alpha])[:, 0] / table.counts).tolist()
-    far = errors.masked_fill(~table.targets.present, 0).clamp(max=10).mean(dim=1).tolist()
+    far = np.where(table.targets.present, errors, 0).clip(max=10).mean(axis=1).tolist()
     worst = sorted(range(len(records)), key=lambda row: (shares[row], -far[row]))[:count]
     figures = [_figure(records[row], errors[row].tolist(), alpha, shares[row]) for row in worst]
     page = (

@@ -15,9 +15,8 @@ A keypoint is correct if its distance is at most the threshold.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
+import numpy as np
 from jaxtyping import Bool, Float, Int, Num
-from torch import Tensor
 
 from mambamatcher.errors import InputError
 from mambamatcher.registry import unknown
@@ -34,11 +33,11 @@ _PADDED_SIDE = 256.0  # side of the square in which they pad; the other referenc
 class Targets:
     """Ground truth of a batch in original pixels of the target images; padded keypoints are not `present`."""
 
-    points: Float[Tensor, "batch keypoint 2"]
-    present: Bool[Tensor, "batch keypoint"]
-    size: Num[Tensor, "batch 2"]
-    box: Float[Tensor, "batch 4"]
-    box_present: Bool[Tensor, " batch"]
+    points: Float[np.ndarray, "batch keypoint 2"]
+    present: Bool[np.ndarray, "batch keypoint"]
+    size: Num[np.ndarray, "batch 2"]
+    box: Float[np.ndarray, "batch 4"]
+    box_present: Bool[np.ndarray, " batch"]
 
 
 def check_protocol(reference: str, scale: str) -> None:
@@ -53,8 +52,8 @@ def check_protocol(reference: str, scale: str) -> None:
 
 
 def relative_errors(
-    predicted: Float[Tensor, "batch keypoint 2"], targets: Targets, reference: str, scale: str = "isotropic"
-) -> Float[Tensor, "batch keypoint"]:
+    predicted: Float[np.ndarray, "batch keypoint 2"], targets: Targets, reference: str, scale: str = "isotropic"
+) -> Float[np.ndarray, "batch keypoint"]:
     """Return the error of each keypoint as a fraction of the reference size of its pair.
 
     Args:
@@ -72,40 +71,45 @@ def relative_errors(
     """
     check_protocol(reference, scale)
     factor = _factor(targets.size, scale)
-    distance = ((predicted.double() - targets.points.double()) * factor).norm(dim=-1)
+    distance = np.linalg.norm((_double(predicted) - _double(targets.points)) * factor, axis=-1)
     # dividing rounds only once, so a distance of exactly alpha x reference is correct; multiplying may round it down
-    relative = distance / reference_size(targets, reference, scale)[:, None]
-    return torch.where(distance == 0, 0.0, relative)
+    with np.errstate(divide="ignore", invalid="ignore"):  # a single keypoint has no extent
+        relative = distance / reference_size(targets, reference, scale)[:, None]
+    return np.where(distance == 0, 0.0, relative)
 
 
-def reference_size(targets: Targets, reference: str, scale: str = "isotropic") -> Float[Tensor, " batch"]:
+def reference_size(targets: Targets, reference: str, scale: str = "isotropic") -> Float[np.ndarray, " batch"]:
     """Return the size that alpha is a fraction of, per pair: in original pixels, or in those of the scaled square."""
     factor = _factor(targets.size, scale)
     if reference == "img":
-        extent = targets.size.double() * factor[:, 0]
+        extent = _double(targets.size) * factor[:, 0]
     elif reference == "bbox":
         if not bool(targets.box_present.all()):
             raise InputError("the reference bbox needs a bounding box in every target; use bbox-kp or img")
-        extent = (targets.box[:, 2:] - targets.box[:, :2]).double() * factor[:, 0]
+        extent = _double(targets.box[:, 2:] - targets.box[:, :2]) * factor[:, 0]
     else:
-        points = targets.points.double() * factor
+        points = _double(targets.points) * factor
         present = targets.present[..., None]
-        highest = points.masked_fill(~present, -torch.inf).amax(dim=1)
-        lowest = points.masked_fill(~present, torch.inf).amin(dim=1)
-        extent = highest - lowest if reference == "bbox-kp" else highest - lowest.clamp(max=_PADDING)
-    return extent.amax(dim=-1)
+        highest = np.where(present, points, -np.inf).max(axis=1)
+        lowest = np.where(present, points, np.inf).min(axis=1)
+        extent = highest - lowest if reference == "bbox-kp" else highest - np.minimum(lowest, _PADDING)
+    return extent.max(axis=-1)
 
 
-def _factor(size: Num[Tensor, "batch 2"], scale: str) -> Float[Tensor, "batch 1 2"]:
-    return (_PADDED_SIDE / size.double() if scale == "anisotropic" else torch.ones_like(size.double()))[:, None]
+def _factor(size: Num[np.ndarray, "batch 2"], scale: str) -> Float[np.ndarray, "batch 1 2"]:
+    return (_PADDED_SIDE / _double(size) if scale == "anisotropic" else np.ones(size.shape))[:, None]
+
+
+def _double(values: Num[np.ndarray, "*any"]) -> Float[np.ndarray, "*any"]:
+    return values.astype(np.float64)
 
 
 def averages(
-    correct: Int[Tensor, "pair alpha"],
-    counts: Int[Tensor, " pair"],
-    classes: Int[Tensor, " pair"],
+    correct: Int[np.ndarray, "pair alpha"],
+    counts: Int[np.ndarray, " pair"],
+    classes: Int[np.ndarray, " pair"],
     categories: Sequence[str],
-) -> dict[str, Float[Tensor, " alpha"]]:
+) -> dict[str, Float[np.ndarray, " alpha"]]:
     """Average the correct keypoints over pairs, over points and over categories.
 
     Args:
@@ -115,16 +119,17 @@ def averages(
         categories: Names of the categories; those without pairs are left out of the result.
 
     Returns:
-        PCK from 0 to 1 per alpha, under the keys that `PCK.compute` lists.
+        PCK from 0 to 1 per alpha, under the keys `image`, `point`, `category-image` and `category-point` (means over
+        categories), `image/<category>` and `point/<category>`.
     """
-    shares = correct.double() / counts[:, None]
-    result = {"image": shares.mean(dim=0), "point": correct.sum(dim=0).double() / counts.sum()}
+    shares = correct / counts[:, None]
+    result = {"image": shares.mean(axis=0), "point": correct.sum(axis=0) / counts.sum()}
     for number, name in enumerate(categories):
         mine = classes == number
         if bool(mine.any()):
-            result[f"image/{name}"] = shares[mine].mean(dim=0)
-            result[f"point/{name}"] = correct[mine].sum(dim=0).double() / counts[mine].sum()
+            result[f"image/{name}"] = shares[mine].mean(axis=0)
+            result[f"point/{name}"] = correct[mine].sum(axis=0) / counts[mine].sum()
     for kind in ("image", "point"):
         rows = [value for key, value in result.items() if key.startswith(f"{kind}/")]
-        result[f"category-{kind}"] = torch.stack(rows).mean(dim=0)
+        result[f"category-{kind}"] = np.stack(rows).mean(axis=0)
     return result

@@ -4,9 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from jaxtyping import Float, Int
-from torch import Tensor
 
 from mambamatcher.evaluation.pck import ALPHAS, averages
 from mambamatcher.evaluation.table import Protocol, Table
@@ -60,10 +58,10 @@ def score(
     """
     protocols = protocols or table.protocols()
     # treat all protocols as extra alphas and resample once: a seventh of the work
-    correct = torch.cat([correct_counts(table.errors(protocol), alphas) for protocol in protocols], dim=1)
+    correct = np.concatenate([correct_counts(table.errors(protocol), alphas) for protocol in protocols], axis=1)
     values = averages(correct, table.counts, table.classes, table.categories)
     spread = _resampled(correct, table, bootstrap_weights(len(table.names), resamples, seed))
-    low, high = np.nanquantile(torch.stack([spread[key] for key in values]).numpy(), [0.025, 0.975], axis=1)
+    low, high = np.nanquantile(np.stack([spread[key] for key in values]), [0.025, 0.975], axis=1)
     estimates = {
         key: [Estimate(*triple) for triple in zip(value.tolist(), low[row].tolist(), high[row].tolist(), strict=True)]
         for row, (key, value) in enumerate(values.items())
@@ -75,35 +73,36 @@ def score(
     ]
 
 
-def correct_counts(errors: Float[Tensor, "pair keypoint"], alphas: Sequence[float]) -> Int[Tensor, "pair alpha"]:
+def correct_counts(
+    errors: Float[np.ndarray, "pair keypoint"], alphas: Sequence[float]
+) -> Int[np.ndarray, "pair alpha"]:
     """Count the correct keypoints per pair and alpha."""
-    return torch.stack([(errors <= alpha).sum(dim=1) for alpha in alphas], dim=1)
+    return np.stack([(errors <= alpha).sum(axis=1) for alpha in alphas], axis=1)
 
 
-def bootstrap_weights(pairs: int, resamples: int, seed: int) -> Float[Tensor, "resample pair"]:
+def bootstrap_weights(pairs: int, resamples: int, seed: int) -> Float[np.ndarray, "resample pair"]:
     """Draw bootstrap resamples of the pairs and return how often each resample contains each pair."""
-    generator = torch.Generator().manual_seed(seed)
-    drawn = torch.randint(pairs, (resamples, pairs), generator=generator)
-    return torch.zeros(resamples, pairs, dtype=torch.float64).scatter_add_(
-        1, drawn, torch.ones((), dtype=torch.float64).expand(resamples, pairs)
-    )
+    # the draws of torch.randint with this seed, with which the published intervals were made
+    drawn = np.random.RandomState(seed).randint(0, 2**32, size=(resamples, pairs), dtype=np.uint32) % pairs
+    return np.stack([np.bincount(row, minlength=pairs) for row in drawn]).astype(np.float64)
 
 
 def _resampled(
-    correct: Int[Tensor, "pair alpha"], table: Table, weights: Float[Tensor, "resample pair"]
-) -> dict[str, Float[Tensor, "resample alpha"]]:
+    correct: Int[np.ndarray, "pair alpha"], table: Table, weights: Float[np.ndarray, "resample pair"]
+) -> dict[str, Float[np.ndarray, "resample alpha"]]:
     """Compute `averages` for every resample; a category that a resample does not contain is NaN."""
-    counts = table.counts.double()[:, None]
-    columns = torch.cat([correct / counts, correct, counts, torch.ones_like(counts)], dim=1)
+    counts = table.counts.astype(np.float64)[:, None]
+    columns = np.concatenate([correct / counts, correct, counts, np.ones_like(counts)], axis=1)
     groups = {"": weights @ columns}
     for number, name in enumerate(table.categories):
         mine = table.classes == number
         groups[f"/{name}"] = weights[:, mine] @ columns[mine]
     alphas = correct.shape[1]
     result = {}
-    for suffix, sums in groups.items():
-        result[f"image{suffix}"] = sums[:, :alphas] / sums[:, -1:]
-        result[f"point{suffix}"] = sums[:, alphas : 2 * alphas] / sums[:, -2:-1]
+    with np.errstate(invalid="ignore"):
+        for suffix, sums in groups.items():
+            result[f"image{suffix}"] = sums[:, :alphas] / sums[:, -1:]
+            result[f"point{suffix}"] = sums[:, alphas : 2 * alphas] / sums[:, -2:-1]
     for kind in ("image", "point"):
-        result[f"category-{kind}"] = torch.stack([result[f"{kind}/{name}"] for name in table.categories]).nanmean(dim=0)
+        result[f"category-{kind}"] = np.nanmean([result[f"{kind}/{name}"] for name in table.categories], axis=0)
     return result

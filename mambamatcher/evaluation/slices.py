@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
+import numpy as np
 
 from mambamatcher.evaluation.score import correct_counts
 from mambamatcher.evaluation.table import Protocol, Table
@@ -62,9 +62,9 @@ def slices(
     for grade, levels in GRADES.items():
         given = [record["variation"].get(grade) for record in records]
         for level, label in levels.items():
-            mine = torch.tensor([value == level for value in given])
+            mine = np.array([value == level for value in given])
             if bool(mine.any()):
-                found.append(Slice(grade, label, int(mine.sum()), shares[mine].mean(dim=0).tolist()))
+                found.append(Slice(grade, label, int(mine.sum()), shares[mine].mean(axis=0).tolist()))
     return found
 
 
@@ -73,6 +73,6 @@ def left_right(table: Table) -> LeftRight | None:
     asked = table.mirrored_present & table.targets.present
     if not bool(asked.any()):
         return None
-    own = (table.predicted - table.targets.points).norm(dim=-1)
-    other = (table.predicted - table.mirrored).norm(dim=-1)
+    own = np.linalg.norm(table.predicted - table.targets.points, axis=-1)
+    other = np.linalg.norm(table.predicted - table.mirrored, axis=-1)
     return LeftRight(int(((other < own) & asked).sum()), int(asked.sum()))

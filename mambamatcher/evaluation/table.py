@@ -1,13 +1,11 @@
-"""Saved predictions as padded and masked tensors, so that scoring a protocol takes a few tensor operations."""
+"""Saved predictions as padded and masked arrays, so that scoring a protocol takes a few array operations."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
 
 from mambamatcher.errors import InputError
 from mambamatcher.evaluation.pck import REFERENCES, SCALES, Targets, relative_errors
@@ -44,21 +42,21 @@ class Table:
 
     names: list[str]
     categories: list[str]
-    classes: Int[Tensor, " pair"]
-    predicted: Float[Tensor, "pair keypoint 2"]
-    mirrored: Float[Tensor, "pair keypoint 2"]
-    mirrored_present: Bool[Tensor, "pair keypoint"]
+    classes: Int[np.ndarray, " pair"]
+    predicted: Float[np.ndarray, "pair keypoint 2"]
+    mirrored: Float[np.ndarray, "pair keypoint 2"]
+    mirrored_present: Bool[np.ndarray, "pair keypoint"]
     targets: Targets
 
     @property
-    def counts(self) -> Int[Tensor, " pair"]:
+    def counts(self) -> Int[np.ndarray, " pair"]:
         """The number of keypoints per pair."""
-        return self.targets.present.sum(dim=1)
+        return self.targets.present.sum(axis=1)
 
-    def errors(self, protocol: Protocol) -> Float[Tensor, "pair keypoint"]:
+    def errors(self, protocol: Protocol) -> Float[np.ndarray, "pair keypoint"]:
         """Return errors as fractions of the reference size; infinite for padding and missing predictions."""
         errors = relative_errors(self.predicted, self.targets, protocol.reference, protocol.scale)
-        return errors.masked_fill(~self.targets.present, torch.inf)
+        return np.where(self.targets.present, errors, np.inf)
 
     def protocols(self) -> list[Protocol]:
         """List every protocol that the ground truth allows.
@@ -91,23 +89,23 @@ def make_table(records: Sequence[Record]) -> Table:
     return Table(
         names=[record["pair"] for record in records],
         categories=categories,
-        classes=torch.tensor([number[record["category"]] for record in records]),
-        predicted=predicted.masked_fill(~answered[..., None], torch.inf),
+        classes=np.array([number[record["category"]] for record in records]),
+        predicted=np.where(answered[..., None], predicted, np.inf),
         mirrored=mirrored,
         mirrored_present=mirrored_present,
         targets=Targets(
             points=truth,
             present=present,
-            size=torch.tensor([record["target"]["size"] for record in records]),
-            box=torch.tensor([box or [0.0] * 4 for box in boxes], dtype=torch.float64),
-            box_present=torch.tensor([box is not None for box in boxes]),
+            size=np.array([record["target"]["size"] for record in records]),
+            box=np.array([box or [0.0] * 4 for box in boxes], dtype=np.float64),
+            box_present=np.array([box is not None for box in boxes]),
         ),
     )
 
 
 def _padded(
     lists: Sequence[Sequence[Sequence[float] | None]],
-) -> tuple[Float[Tensor, "pair keypoint 2"], Bool[Tensor, "pair keypoint"]]:
+) -> tuple[Float[np.ndarray, "pair keypoint 2"], Bool[np.ndarray, "pair keypoint"]]:
     """Pad lists of points with zeros and return a mask that is false for padding and for null entries."""
     shape = len(lists), max(map(len, lists))
     points, present = np.zeros((*shape, 2)), np.zeros(shape, dtype=bool)
@@ -116,4 +114,4 @@ def _padded(
             if point is not None:
                 points[row, column] = point
                 present[row, column] = True
-    return torch.from_numpy(points), torch.from_numpy(present)
+    return points, present

@@ -62,7 +62,7 @@ def make_engine(name: str, address: str | None, workers: int | None, device: str
 
     Raises:
         InputError: The options do not fit each other.
-        BackendError: Ray is not installed.
+        MissingExtraError: Ray is not installed.
     """
     if name != "ray":
         if address is not None or workers is not None:

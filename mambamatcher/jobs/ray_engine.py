@@ -6,6 +6,7 @@ its shards are done again. Shards and results are small messages; images are rea
 
 import logging
 import os
+import sys
 from collections import Counter, deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,8 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mambamatcher.errors import BackendError, InputError, MambaMatcherError
+from mambamatcher.extras import require
 from mambamatcher.jobs.engines import Input, Work
 from mambamatcher.jobs.journal import Result
+from mambamatcher.jobs.memory import keep_freed_memory
 from mambamatcher.pause_gc import collection_paused
 
 Shard = Sequence[Input]
@@ -172,12 +175,10 @@ class _Worker:
     """An actor: the work, kept with its model between shards."""
 
     def load(self, work: list[Any]) -> Reply:
-        with collection_paused():  # imports torch and the model
+        with collection_paused():  # imports the model and what it needs
             self.work: Work = require_ray().get(work[0])
-            import torch
-
-            from mambamatcher.ops.native.memory import keep_freed_memory
-        torch.set_num_threads(1)
+        if "torch" in sys.modules:  # other runtimes bring their number of threads with them
+            sys.modules["torch"].set_num_threads(1)
         keep_freed_memory()
         return [], None
 
@@ -201,10 +202,9 @@ def require_ray() -> Any:
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # it would print warnings about its own actors
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    try:
-        import ray
-    except ImportError as error:
-        raise BackendError("the engine 'ray' is not installed: pip install 'mambamatcher[scale]'") from error
+    require("ray")
+    import ray
+
     return ray
 
 

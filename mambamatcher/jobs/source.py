@@ -17,7 +17,8 @@ from typing import Any, TypeVar
 
 from PIL import Image
 
-from mambamatcher.errors import BackendError, InputError
+from mambamatcher.errors import InputError
+from mambamatcher.extras import require
 from mambamatcher.io.images import ImageLike
 
 logger = logging.getLogger(__name__)
@@ -221,8 +222,7 @@ def _reading(path: Path) -> Iterator[None]:
 
 def require_parquet() -> Any:
     """Return pyarrow's Parquet module, or say how to get it."""
-    try:
-        import pyarrow.parquet
-    except ImportError as error:
-        raise BackendError("Parquet needs pyarrow: pip install 'mambamatcher[scale]'") from error
+    require("pyarrow.parquet")
+    import pyarrow.parquet
+
     return pyarrow.parquet

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from mambamatcher.errors import ConfigError
+from mambamatcher.extras import require
 from mambamatcher.model.transfer import blend_rows, soft_sampler
 
 STEPS = 32
@@ -50,14 +50,10 @@ def attribute(
         steps: Steps of the integral.
 
     Raises:
-        ConfigError: If captum is not installed.
+        MissingExtraError: captum is not installed.
     """
-    try:
-        from captum.attr import IntegratedGradients
-    except ImportError as error:
-        raise ConfigError(
-            "attribution needs captum, which is not installed; pip install mambamatcher[analysis]"
-        ) from error
+    require("captum")
+    from captum.attr import IntegratedGradients
 
     weights = soft_sampler(point[None, None], (correlation.shape[2], correlation.shape[3]), radius)
 

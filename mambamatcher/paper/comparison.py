@@ -56,4 +56,4 @@ def difference_line(first: tuple[str, list[Outcome]], second: tuple[str, list[Ou
 
 
 def _resampled(values: np.ndarray) -> np.ndarray:
-    return bootstrap_weights(len(values), RESAMPLES, 0).numpy() @ values / len(values)
+    return bootstrap_weights(len(values), RESAMPLES, 0) @ values / len(values)

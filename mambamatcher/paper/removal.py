@@ -37,7 +37,7 @@ def removal_curve(
         maps = (remove_strongest(pair.correlation, share) for share in shares)
         found.append([is_correct(pair, predicted_points(pair, model, each), alpha).mean() for each in maps])
     values = 100 * np.array(found)
-    resampled = bootstrap_weights(len(values), RESAMPLES, 0).numpy() @ values / len(values)
+    resampled = bootstrap_weights(len(values), RESAMPLES, 0) @ values / len(values)
     low, high = np.quantile(resampled, [0.025, 0.975], axis=0)
     return [
         {"removed": share, "pck": float(values[:, k].mean()), "low": float(low[k]), "high": float(high[k])}

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Bool, Float, Int
 
 from mambamatcher.datasets.image_cache import read_image
@@ -68,18 +67,18 @@ def _examples(
     names = [*pair.names, *(name for name in pair.source.keypoints if name not in pair.target.keypoints)]
     queries = np.clip([pair.source.keypoints[name] for name in names], 0, pair.source.size)
     result = matcher.match(read_image(pair.source), read_image(pair.target), queries)
-    truth = torch.from_numpy(pair.points()[1])[None]
+    truth = pair.points()[1][None]
     targets = Targets(
         points=truth,
-        present=torch.ones(1, truth.shape[1], dtype=torch.bool),
-        size=torch.tensor([pair.target.size]),
-        box=torch.tensor([pair.target.bbox or (0.0, 0.0, 0.0, 0.0)]),
-        box_present=torch.tensor([pair.target.bbox is not None]),
+        present=np.ones((1, truth.shape[1]), dtype=bool),
+        size=np.array([pair.target.size]),
+        box=np.array([pair.target.bbox or (0.0, 0.0, 0.0, 0.0)]),
+        box_present=np.array([pair.target.bbox is not None]),
     )
     present = np.arange(len(names)) < len(pair.names)
     correct = present.copy()
-    found = torch.from_numpy(result.points[present])[None]
-    correct[present] = (relative_errors(found, targets, reference)[0] <= alpha).numpy()
+    found = result.points[present][None]
+    correct[present] = relative_errors(found, targets, reference)[0] <= alpha
     return result.evidence, correct, present
 
 

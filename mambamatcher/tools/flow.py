@@ -9,25 +9,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
-import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Float32, UInt8
 from PIL import Image
-from scipy import ndimage
-from scipy.interpolate import CubicSpline
-from torch import Tensor
 
-from mambamatcher.matching.confidence import RETURN_DISTANCE, return_agreement, transposed
+from mambamatcher.matching.confidence import RETURN_DISTANCE, return_agreement
 from mambamatcher.matching.matcher import PreparedPair
-from mambamatcher.model.geometry import axis_centres, grid_centres
-from mambamatcher.model.transfer import dense_transfer
+from mambamatcher.matching.scores import WholeMap
+from mambamatcher.matching.transfer import dense_transfer
+from mambamatcher.model.frames import axis_centres, grid_centres
 
 REACH = 1.5  # grid cells: standard deviation of the neighbours' weights in the local fit
 ITERATIONS = 3  # of the robust fit; each gives outliers less weight
 TRUSTED = 0.5  # corresponds to a cycle error of about two cells of a 30x30 grid
 PRIOR = 0.05  # weight of the global motion, used where neighbours have no weight
-BAND_PIXELS = 2**21  # pixels warped at a time, to bound the memory
+BAND_PIXELS = 2**19  # pixels warped at a time, to bound the memory
 ROWS = 512  # grid positions fitted at a time, to bound the memory
+SOFTENED = 0.7  # grid cells: standard deviation of the Gaussian that smooths the trust
 
 
 @dataclass(frozen=True)
@@ -49,20 +46,18 @@ class Flow:
             image: Image in the frame of the source, of mode "L", "RGB" or "RGBA".
             size: Width and height of the target image.
         """
-        pixels = torch.from_numpy(np.array(image)).float()
-        layers = pixels.reshape(*pixels.shape[:2], -1).permute(2, 0, 1)[None]
-        bands = []
-        for places in self._upsampled(size):
-            warped = F.grid_sample(layers, places[None], mode="bilinear", padding_mode="border", align_corners=False)
-            bands.append(warped[0].permute(1, 2, 0).round().clamp(0, 255).byte().numpy())
-        joined = np.concatenate(bands)
-        return Image.fromarray(joined if joined.shape[2] > 1 else joined[..., 0])
+        pixels = np.array(image)
+        layers = pixels.reshape(*pixels.shape[:2], -1)
+        warped = [np.round(_sample(layers, places)).astype(np.uint8) for places in self._upsampled(size)]
+        return Image.fromarray(np.concatenate(warped).reshape(size[1], size[0], *pixels.shape[2:]))
 
-    def _upsampled(self, size: tuple[int, int]) -> Iterator[Float[Tensor, "rows width 2"]]:
+    def _upsampled(self, size: tuple[int, int]) -> Iterator[Float32[np.ndarray, "rows width 2"]]:
         """Yield the flow at every pixel, in bands of rows."""
         down, across = (_spline(count, pixels) for count, pixels in zip(self.trust.shape, size[::-1], strict=True))
-        for rows in down.split(max(1, BAND_PIXELS // size[0])):
-            yield torch.einsum("rh,hwc,pw->rpc", rows, torch.from_numpy(self.places).float(), across)
+        places = self.places.astype(np.float32)
+        step = max(1, BAND_PIXELS // size[0])
+        for first in range(0, size[1], step):
+            yield np.einsum("rh,hwc,pw->rpc", down[first : first + step], places, across, optimize=True)
 
     def matched(self, size: tuple[int, int]) -> Image.Image:
         """Return the mask of the matched pixels in the size of the target: white where matched, with soft edges."""
@@ -74,16 +69,15 @@ class Flow:
 def dense_flow(pair: PreparedPair) -> Flow:
     """Compute the dense flow of a prepared pair, from the target to the source."""
     settings = replace(pair.transfer, readout="kernel_soft_argmax")  # argmax has only the resolution of the grid
-    backward = transposed(pair.refined)
-    grid = (backward.shape[1], backward.shape[2])
-    with torch.inference_mode():
-        matched = dense_transfer(backward, settings)[0]
-        agreement = return_agreement(backward, grid_centres(grid, backward.device), matched, settings)
-    raw = matched.unflatten(0, grid).double().cpu().numpy()
-    weight = agreement.unflatten(0, grid).double().cpu().numpy()
+    whole = WholeMap(pair.refined)
+    grid = whole.target_grid
+    matched = dense_transfer(whole.transposed().whole(), settings)
+    agreement = return_agreement(whole, grid_centres(grid), matched, settings)
+    raw = matched.reshape(*grid, 2).astype(np.float64)
+    weight = agreement.reshape(grid).astype(np.float64)
     places = smooth_places(raw, weight)
     consistent = np.exp(-np.linalg.norm(raw - places, axis=-1) / RETURN_DISTANCE)
-    return Flow(places, ndimage.gaussian_filter(np.minimum(weight, consistent), 0.7, mode="nearest"))
+    return Flow(places, _softened(np.minimum(weight, consistent)))
 
 
 def smooth_places(
@@ -100,7 +94,7 @@ def smooth_places(
         reach: Standard deviation of the local weights, in grid cells.
     """
     grid = (places.shape[0], places.shape[1])
-    centres = grid_centres(grid).double().numpy()
+    centres = grid_centres(grid).astype(np.float64)
     wanted, weights = places.reshape(-1, 2), weight.ravel()
     sigma = reach * np.array([2.0 / grid[1], 2.0 / grid[0]])
     smooth = wanted
@@ -133,10 +127,43 @@ def _fit(
     return result
 
 
-def _spline(count: int, pixels: int) -> Float[Tensor, "pixels count"]:
+def _softened(values: Float[np.ndarray, "h w"]) -> Float[np.ndarray, "h w"]:
+    """Convolve with a Gaussian; beyond the border the outermost values continue."""
+    reach = 3  # the weights beyond four standard deviations are negligible
+    weights = np.exp(-0.5 * (np.arange(-reach, reach + 1) / SOFTENED) ** 2)
+    for axis in (0, 1):
+        padded = np.pad(values, [(reach, reach) if each == axis else (0, 0) for each in (0, 1)], mode="edge")
+        values = np.lib.stride_tricks.sliding_window_view(padded, len(weights), axis) @ (weights / weights.sum())
+    return values
+
+
+def _sample(
+    layers: UInt8[np.ndarray, "height width layer"], places: Float32[np.ndarray, "rows columns 2"]
+) -> Float32[np.ndarray, "rows columns layer"]:
+    """Interpolate an image linearly at places in the unit frame; outside it the nearest edge counts."""
+    height, width = layers.shape[:2]
+    limits = np.array([width - 1, height - 1], np.float32)
+    place = np.clip(((places + 1) * (limits + 1) - 1) / 2, 0, limits)
+    left, top = np.moveaxis(place.astype(np.int64), -1, 0)
+    right, bottom = np.minimum(left + 1, width - 1), np.minimum(top + 1, height - 1)
+    across, down = np.moveaxis(place - np.floor(place), -1, 0)[..., None]
+    upper = layers[top, left] * (1 - across) + layers[top, right] * across
+    lower = layers[bottom, left] * (1 - across) + layers[bottom, right] * across
+    return upper * (1 - down) + lower * down
+
+
+def _spline(count: int, pixels: int) -> Float32[np.ndarray, "pixels count"]:
     """Return the matrix that interpolates values at `count` cell centres at every pixel by a cubic spline.
 
     A natural spline reproduces linear motion exactly, also when it extrapolates beyond the outermost centres.
     """
-    centres, wanted = (axis_centres(number).double().numpy() for number in (count, pixels))
-    return torch.from_numpy(CubicSpline(centres, np.eye(count), bc_type="natural")(wanted)).float()
+    # in units of the cells: the value at i + t is a line from value i to i + 1, bent by the curvatures at both
+    place = (axis_centres(pixels).astype(np.float64) + 1) / 2 * count - 0.5
+    cell = np.clip(np.floor(place).astype(np.int64), 0, count - 2)
+    t, values = (place - cell)[:, None], np.eye(count)
+    bending = (4 * values + np.eye(count, k=1) + np.eye(count, k=-1))[1:-1, 1:-1]
+    curvature = np.zeros((count, count))  # a row per centre, zero at both ends
+    curvature[1:-1] = np.linalg.solve(bending, 6 * np.diff(values, n=2, axis=0))
+    line = (1 - t) * values[cell] + t * values[cell + 1]
+    bent = ((1 - t) ** 3 - (1 - t)) * curvature[cell] + (t**3 - t) * curvature[cell + 1]
+    return (line + bent / 6).astype(np.float32)

@@ -215,7 +215,7 @@ def describe_run(matcher: Matcher, references: Sequence[Reference], targets: Pat
     """Return what the results depend on, in the words of the message if a later run differs."""
     return {
         "version": VERSION,
-        "model": {**to_dict(matcher.config), "weights": matcher.runtime.weights_hash()},
+        "model": {**matcher.config, "weights": matcher.runtime.weights_hash()},
         "calibration": to_dict(matcher.calibration),
         "set of references": [
             {"image": each.loaded.key, "names": each.points.names, "points": each.points.points.tolist()}

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from lightning import LightningModule
@@ -11,12 +12,13 @@ from torch import Tensor
 
 from mambamatcher.datasets.dataset import PairBatch
 from mambamatcher.errors import MambaMatcherError
-from mambamatcher.evaluation.metric import PCK
 from mambamatcher.evaluation.pck import Targets
-from mambamatcher.model.geometry import smallest_radius, unit_to_pixels
+from mambamatcher.model.frames import smallest_radius
+from mambamatcher.model.geometry import unit_to_pixels
 from mambamatcher.model.losses import keypoint_loss, score_cross_entropy
 from mambamatcher.model.mambamatcher import MambaMatcher
 from mambamatcher.model.transfer import blend_rows, soft_sampler
+from mambamatcher.training.metric import PCK
 from mambamatcher.training.recipe import Recipe
 
 VALIDATION_ALPHA = 0.10
@@ -75,15 +77,15 @@ class TrainingModule(LightningModule):
         predicted = self.model(images[batch.source], images[batch.target], batch.source_points, batch.present)
         sizes = [(int(width), int(height)) for width, height in batch.target_size]
         self.pck.update(
-            _to_pixels(predicted, sizes),
+            _array(_to_pixels(predicted, sizes)),
             Targets(
-                points=_to_pixels(batch.target_points, sizes),
-                present=batch.present,
-                size=batch.target_size,
-                box=batch.target_box,
-                box_present=batch.box_present,
+                points=_array(_to_pixels(batch.target_points, sizes)),
+                present=_array(batch.present),
+                size=_array(batch.target_size),
+                box=_array(batch.target_box),
+                box_present=_array(batch.box_present),
             ),
-            batch.index,
+            _array(batch.index),
             batch.category,
         )
 
@@ -128,3 +130,8 @@ def _to_pixels(
     points: Float[Tensor, "batch keypoint 2"], sizes: Sequence[tuple[int, int]]
 ) -> Float[Tensor, "batch keypoint 2"]:
     return torch.stack([unit_to_pixels(each, size) for each, size in zip(points, sizes, strict=True)])
+
+
+def _array(tensor: Tensor) -> np.ndarray:
+    tensor = tensor.detach().cpu()
+    return (tensor.float() if tensor.is_floating_point() else tensor).numpy()  # NumPy has no bfloat16

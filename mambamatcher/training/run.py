@@ -14,12 +14,12 @@ from lightning.pytorch.profilers import SimpleProfiler
 from lightning.pytorch.utilities import rank_zero_only
 
 from mambamatcher.errors import InputError
-from mambamatcher.evaluation.metric import PCK
 from mambamatcher.io.tensor_store import TensorStore
 from mambamatcher.model.mambamatcher import MambaMatcher, check_side
 from mambamatcher.training.callbacks import Checkpoints, Epochs, TensorBoardImages, on_terminal, progress
 from mambamatcher.training.data_module import TrainingData, TrainingPairs
 from mambamatcher.training.folder import LAST, MODEL, export_best, opened
+from mambamatcher.training.metric import PCK
 from mambamatcher.training.module import TrainingError, TrainingModule
 from mambamatcher.training.recipe import Recipe
 from mambamatcher.training.start import begin

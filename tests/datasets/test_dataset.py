@@ -7,13 +7,13 @@ from PIL import Image
 from torch.utils.data import DataLoader
 
 from mambamatcher.datasets.benchmarks import read_pairs
-from mambamatcher.datasets.dataset import GroupDataset, PairDataset, collate, collate_groups
-from mambamatcher.datasets.image_cache import ImageCache, read_image, to_square
+from mambamatcher.datasets.dataset import GroupDataset, PairDataset, collate, collate_groups, to_square
+from mambamatcher.datasets.image_cache import ImageCache, read_image
 from mambamatcher.datasets.transforms import Augmentation
-from mambamatcher.evaluation.metric import PCK
 from mambamatcher.evaluation.pck import Targets
 from mambamatcher.io.images import load_image
 from mambamatcher.model.geometry import unit_to_pixels
+from mambamatcher.training.metric import PCK
 from tests.datasets import releases
 from tests.helpers import to_tensor
 
@@ -51,8 +51,9 @@ def test_batches_are_measured_in_original_pixels(pairs):
     truth = (batch.target_points + 1) * batch.target_size[:, None] / 2
     torch.testing.assert_close(truth[1], torch.from_numpy(pairs[0].points()[1]).float())
     metric = PCK(len(pairs), ["cat"])
-    targets = Targets(truth, batch.present, batch.target_size, batch.target_box, batch.box_present)
-    metric.update(truth, targets, batch.index, batch.category)
+    parts = batch.present, batch.target_size, batch.target_box, batch.box_present
+    targets = Targets(truth.numpy(), *(part.numpy() for part in parts))
+    metric.update(truth.numpy(), targets, batch.index.numpy(), batch.category)
     assert metric.compute()["image"].tolist() == [1.0] * 5
 
 

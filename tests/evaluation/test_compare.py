@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 
 from mambamatcher.errors import InputError
 from mambamatcher.evaluation.compare import compare, mcnemar_test, sign_flip_test
@@ -71,6 +72,8 @@ def test_mcnemar_is_the_exact_binomial_test():
     assert mcnemar_test(0, 0) == 1
     assert mcnemar_test(1, 5) == pytest.approx(2 * (1 + 6) / 2**6)
     assert mcnemar_test(5, 1) == mcnemar_test(1, 5)
+    for counts in ((3, 3), (2, 3), (40, 61), (0, 200), (4_000, 4_150)):
+        assert mcnemar_test(*counts) == pytest.approx(binomtest(counts[0], sum(counts)).pvalue, rel=1e-9), counts
 
 
 def test_sign_flips_reach_the_exact_probability():

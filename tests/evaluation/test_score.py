@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from mambamatcher.evaluation.metric import PCK
 from mambamatcher.evaluation.pck import ALPHAS
 from mambamatcher.evaluation.score import bootstrap_weights, score
 from mambamatcher.evaluation.slices import left_right, slices
 from mambamatcher.evaluation.table import Protocol, make_table
+from mambamatcher.training.metric import PCK
 
 BBOX = Protocol("bbox", "isotropic")
 
@@ -38,7 +38,7 @@ def synthetic_records(pairs, seed=0, box=True):
 def test_scores_are_those_of_the_metric():
     table = make_table(synthetic_records(60))
     metric = PCK(60, table.categories, "bbox", "anisotropic")
-    metric.update(table.predicted, table.targets, torch.arange(60), [table.categories[k] for k in table.classes])
+    metric.update(table.predicted, table.targets, np.arange(60), [table.categories[k] for k in table.classes])
     (found,) = score(table, [Protocol("bbox", "anisotropic")], resamples=10)
     expected = metric.compute()
     assert found.estimates.keys() == expected.keys()
@@ -67,15 +67,22 @@ def test_bootstrap_interval_of_a_mean_is_that_of_the_normal_approximation():
     table = make_table(records)
     (found,) = score(table, [BBOX], alphas=[0.1])
     estimate = found.estimates["image"][0]
-    shares = (table.errors(BBOX) <= 0.1).sum(dim=1) / table.counts
-    expected = 1.96 * shares.std().item() / len(records) ** 0.5
+    shares = (table.errors(BBOX) <= 0.1).sum(axis=1) / table.counts
+    expected = 1.96 * shares.std(ddof=1) / len(records) ** 0.5
     assert (estimate.high - estimate.low) / 2 == pytest.approx(expected, rel=0.1)
 
 
 def test_bootstrap_draws_as_many_pairs_as_there_are_and_the_same_ones_every_time():
     weights = bootstrap_weights(7, 50, seed=1)
-    assert (weights.sum(dim=1) == 7).all()
-    assert torch.equal(weights, bootstrap_weights(7, 50, seed=1))
+    assert (weights.sum(axis=1) == 7).all()
+    assert (weights == bootstrap_weights(7, 50, seed=1)).all()
+
+
+@pytest.mark.parametrize("pairs", [7, 308, 12_234])
+def test_bootstrap_draws_what_published_intervals_were_made_with(pairs):
+    drawn = torch.randint(pairs, (3, pairs), generator=torch.Generator().manual_seed(5))
+    expected = [np.bincount(row, minlength=pairs) for row in drawn.numpy()]
+    assert (bootstrap_weights(pairs, 3, seed=5) == expected).all()
 
 
 def test_slices_average_the_pairs_of_each_grade():

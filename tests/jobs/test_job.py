@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from mambamatcher.errors import BackendError, InputError
+from mambamatcher.errors import BackendError, InputError, MissingExtraError
 from mambamatcher.jobs.engines import LOCAL, LocalEngine, make_engine
 from mambamatcher.jobs.job import Job, cut, run
 from mambamatcher.jobs.ray_engine import RayEngine
@@ -129,7 +129,7 @@ def test_inputs_that_cannot_be_told_apart_are_refused(tmp_path):
 def test_an_engine_is_made_as_asked_for_or_refused_in_one_sentence(monkeypatch):
     with monkeypatch.context() as without:
         without.setitem(sys.modules, "ray", None)
-        with pytest.raises(BackendError, match=r"mambamatcher\[scale\]"):
+        with pytest.raises(MissingExtraError, match=r"mambamatcher\[scale\]"):
             make_engine("ray", None, None)
     with pytest.raises(InputError, match="--engine ray"):
         make_engine("local", None, 2)

@@ -3,12 +3,13 @@
 import json
 import re
 import shutil
+import threading
 
 import pytest
 
 from mambamatcher.errors import InputError
 from mambamatcher.io.images import load_image
-from mambamatcher.jobs.source import images, list_targets, read_source
+from mambamatcher.jobs.source import AHEAD, images, list_targets, read_ahead, read_source
 from mambamatcher.tools.propagate import propagate
 
 
@@ -97,3 +98,29 @@ def test_a_table_whose_pages_are_damaged_is_one_sentence(work, tmp_path):
     path.write_bytes(whole[: offsets[0]] + b"\xff" * 16 + whole[offsets[0] + 16 :])
     with pytest.raises(InputError, match=r"cannot read .*p\.parquet as Parquet: [^\n]+$"):
         read_source(path)
+
+
+def test_a_few_items_are_read_in_another_thread_while_one_is_used():
+    read, threads, fifth = [], set(), threading.Event()
+
+    def double(number: int) -> int:
+        read.append(number)
+        threads.add(threading.get_ident())
+        if number == AHEAD:
+            fifth.set()
+        return 2 * number
+
+    results = read_ahead(double, range(100))
+    assert next(results) == 0
+    assert fifth.wait(timeout=60)  # the next ones are read though nobody asks for them
+    assert next(results) == 2
+    assert len(read) <= AHEAD + 2  # and no more than these
+    assert threads.isdisjoint({threading.get_ident()})
+    assert list(results) == [2 * number for number in range(2, 100)]
+
+
+def test_an_error_while_reading_ahead_is_raised_where_its_item_is_due():
+    results = read_ahead(lambda number: 10 // (3 - number), range(6))
+    assert [next(results) for _ in range(3)] == [3, 5, 10]
+    with pytest.raises(ZeroDivisionError):
+        next(results)

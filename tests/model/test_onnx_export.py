@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from mambamatcher import MambaMatcher, presets
-from mambamatcher.errors import BackendError, InputError
+from mambamatcher.errors import InputError, MissingExtraError
 from mambamatcher.model.config import override
 from mambamatcher.model.onnx_export import export_onnx
 
@@ -39,6 +39,6 @@ def test_an_existing_file_is_not_overwritten_unasked(tmp_path):
 
 def test_without_onnx_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxscript", None)
-    with pytest.raises(BackendError, match=r"mambamatcher\[export\]"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'mambamatcher\[export\]'"):
         export_onnx(MambaMatcher(presets.tiny()), tmp_path / "model.onnx")
     assert not list(tmp_path.iterdir())

@@ -3,12 +3,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from PIL import Image
+from scipy import ndimage
+from scipy.interpolate import CubicSpline
 
 from mambamatcher.errors import InputError
 from mambamatcher.matching.matcher import PreparedPair
-from mambamatcher.model.geometry import grid_centres
-from mambamatcher.model.transfer import SHARP
+from mambamatcher.matching.scores import WholeMap
+from mambamatcher.matching.transfer import distances
+from mambamatcher.model.frames import axis_centres, grid_centres
+from mambamatcher.model.transfer_settings import SHARP
 from mambamatcher.tools.edit import (
     object_mask,
     read_layer,
@@ -17,7 +22,7 @@ from mambamatcher.tools.edit import (
     transfer_mask,
     transfer_overlay,
 )
-from mambamatcher.tools.flow import TRUSTED, Flow, dense_flow, smooth_places
+from mambamatcher.tools.flow import TRUSTED, Flow, _sample, _softened, _spline, dense_flow, smooth_places
 from tests.tools.conftest import picture
 
 GRID = (12, 14)
@@ -26,16 +31,16 @@ SHIFT = np.array([0.07, -0.04])
 
 
 def affine_places(grid: tuple[int, int]) -> np.ndarray:
-    return (grid_centres(grid).double().numpy() @ TURN.T + SHIFT).reshape(*grid, 2)
+    return (grid_centres(grid).astype(np.float64) @ TURN.T + SHIFT).reshape(*grid, 2)
 
 
 def pair_with(places: np.ndarray, source: tuple[int, int] = (11, 13), readout: str = "argmax") -> PreparedPair:
     """A pair whose scores fall off smoothly around where each target position lies in the source."""
-    wanted = torch.from_numpy(places).float().reshape(-1, 2)
-    scores = torch.exp(-torch.cdist(grid_centres(source), wanted).square() / (2 * 0.2**2))
-    refined = scores.reshape(1, *source, *places.shape[:2])
+    wanted = places.astype(np.float32).reshape(-1, 2)
+    scores = np.exp(-np.square(distances(grid_centres(source), wanted)) / (2 * 0.2**2))
+    refined = WholeMap(scores.reshape(*source, *places.shape[:2]))
     transfer = replace(SHARP, readout=readout, temperature=20.0)
-    return PreparedPair(source=picture(130, 110), target=picture(140, 120, 1), refined=refined, transfer=transfer)
+    return PreparedPair(source=picture(130, 110), target=picture(140, 120, 1), scores=refined, transfer=transfer)
 
 
 def test_smoothing_keeps_every_affine_motion_whatever_the_weights():
@@ -81,7 +86,7 @@ def test_places_that_have_no_counterpart_are_not_trusted():
 
 
 def identity(size: tuple[int, int] = (9, 9), trust: float = 1.0) -> Flow:
-    return Flow(grid_centres(size).double().numpy().reshape(*size, 2), np.full(size, trust))
+    return Flow(grid_centres(size).astype(np.float64).reshape(*size, 2), np.full(size, trust))
 
 
 @pytest.mark.parametrize("mode", ["L", "RGB", "RGBA"])
@@ -176,3 +181,24 @@ def test_a_layer_must_cover_its_source(tmp_path):
     (tmp_path / "bad.png").write_bytes(b"x")
     with pytest.raises(InputError, match="not a readable image"):
         read_layer(tmp_path / "bad.png", "L", (1, 1))
+
+
+@pytest.mark.parametrize(("count", "pixels"), [(2, 5), (3, 17), (24, 500), (30, 7)])
+def test_spline_is_the_natural_one_of_scipy(count, pixels):
+    centres, wanted = (axis_centres(number).astype(np.float64) for number in (count, pixels))
+    expected = CubicSpline(centres, np.eye(count), bc_type="natural")(wanted)
+    np.testing.assert_allclose(_spline(count, pixels), expected, atol=1e-5)
+
+
+def test_trust_is_smoothed_as_scipy_smooths():
+    trust = np.random.default_rng(0).random((7, 9))
+    np.testing.assert_allclose(_softened(trust), ndimage.gaussian_filter(trust, 0.7, mode="nearest"), atol=1e-12)
+
+
+def test_pixels_are_sampled_as_torch_samples_them_also_outside_the_image():
+    generator = np.random.default_rng(0)
+    image = generator.integers(0, 256, (40, 50, 3), dtype=np.uint8)
+    places = generator.uniform(-1.2, 1.2, (60, 70, 2)).astype(np.float32)
+    layers = torch.from_numpy(image).float().permute(2, 0, 1)[None]
+    expected = F.grid_sample(layers, torch.from_numpy(places)[None], padding_mode="border", align_corners=False)
+    np.testing.assert_allclose(_sample(image, places), expected[0].permute(1, 2, 0), atol=0.01)

@@ -5,9 +5,9 @@ import torch
 from mambamatcher import presets
 from mambamatcher.datasets.benchmarks import read_pairs
 from mambamatcher.datasets.dataset import PairBatch, PairDataset, collate
-from mambamatcher.evaluation.metric import PCK
 from mambamatcher.model.config import override
 from mambamatcher.model.mambamatcher import MambaMatcher
+from mambamatcher.training.metric import PCK
 from mambamatcher.training.module import TrainingModule
 from mambamatcher.training.recipe import Recipe
 

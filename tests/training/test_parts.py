@@ -10,7 +10,6 @@ from torch.testing import assert_close
 
 from mambamatcher import presets
 from mambamatcher.errors import ConfigError
-from mambamatcher.evaluation.metric import PCK
 from mambamatcher.model.backbones import EfficientNetLiteConfig
 from mambamatcher.model.checkpoint import save_pretrained
 from mambamatcher.model.config import override
@@ -18,6 +17,7 @@ from mambamatcher.model.geometry import grid_centres
 from mambamatcher.model.losses import score_cross_entropy
 from mambamatcher.model.mambamatcher import MambaMatcher
 from mambamatcher.model.transfer import soft_sampler
+from mambamatcher.training.metric import PCK
 from mambamatcher.training.module import TrainingModule
 from mambamatcher.training.recipe import Recipe
 from mambamatcher.training.sampler import EpochSampler

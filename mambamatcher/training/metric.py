@@ -1,7 +1,8 @@
-"""PCK as a torchmetrics metric, for training and distributed evaluation; `pck` defines the protocols."""
+"""PCK as a torchmetrics metric, for validation in any number of processes; `evaluation.pck` computes it."""
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -52,9 +53,9 @@ class PCK(Metric):
 
     def update(
         self,
-        predicted: Float[Tensor, "batch keypoint 2"],
+        predicted: Float[np.ndarray, "batch keypoint 2"],
         targets: Targets,
-        index: Int[Tensor, " batch"],
+        index: Int[np.ndarray, " batch"],
         category: Sequence[str],
     ) -> None:
         """Add the predictions of a batch.
@@ -66,13 +67,17 @@ class PCK(Metric):
             category: Category of each pair.
         """
         errors = relative_errors(predicted, targets, self.reference, self.scale)
-        alphas = torch.tensor(self.alphas, dtype=errors.dtype, device=errors.device)
-        correct = (errors[..., None] <= alphas) & targets.present[..., None]
-        self.correct[index] = correct.sum(dim=1)
-        self.counts[index] = targets.present.sum(dim=1)
-        self.classes[index] = torch.tensor([self.categories.index(name) for name in category], device=index.device)
+        correct = (errors[..., None] <= np.array(self.alphas)) & targets.present[..., None]
+        self._fill(self.correct, index, correct.sum(axis=1))
+        self._fill(self.counts, index, targets.present.sum(axis=1))
+        self._fill(self.classes, index, np.array([self.categories.index(name) for name in category]))
 
     def compute(self) -> dict[str, Float[Tensor, " alpha"]]:
         """Return PCK from 0 to 1, one value per alpha under each key, over the pairs evaluated so far."""
-        measured = self.counts > 0
-        return averages(self.correct[measured], self.counts[measured], self.classes[measured], self.categories)
+        correct, counts, classes = (state.cpu().numpy() for state in (self.correct, self.counts, self.classes))
+        measured = counts > 0
+        values = averages(correct[measured], counts[measured], classes[measured], self.categories)
+        return {key: torch.from_numpy(value) for key, value in values.items()}
+
+    def _fill(self, state: Tensor, index: Int[np.ndarray, " batch"], values: Int[np.ndarray, "batch *alpha"]) -> None:
+        state[torch.from_numpy(index).to(state.device)] = torch.from_numpy(values).to(state.device)

@@ -7,7 +7,7 @@ import pytest
 SCRIPT = """
 import resource
 import torch
-from mambamatcher.ops.native.memory import keep_freed_memory
+from mambamatcher.jobs.memory import keep_freed_memory
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
