@@ -118,13 +118,15 @@ def load_matcher(
     model: str | None, device: str | None = None, runtime: Literal["onnx", "torch"] | None = None
 ) -> "Matcher":
     """Load a folder if there is one of that name, else a shipped model, else a preset."""
+    from mambamatcher.matching.loading import require_torch
     from mambamatcher.matching.matcher import Matcher
     from mambamatcher.model.saved import SHIPPED
     from mambamatcher.registry import unknown
 
     if model is None or Path(model).is_dir() or model in SHIPPED:
         return Matcher.from_pretrained(model, device=device, runtime=runtime)
-    from mambamatcher.model.presets import PRESETS  # imports PyTorch, which the shipped models do not need
+    require_torch(f"{model!r} is neither a folder nor one of {', '.join(SHIPPED)}, and presets need PyTorch")
+    from mambamatcher.model.presets import PRESETS
 
     if model not in PRESETS:
         raise unknown("model", model, (*SHIPPED, *PRESETS))
