@@ -13,6 +13,8 @@ from mambamatcher.io.atomic import read_settings
 from mambamatcher.registry import unknown
 
 WEIGHTS, CONFIG, GRAPH = "model.safetensors", "config.json", "encoder.onnx"
+INT8_GRAPH = "encoder-int8.onnx"
+INT8, SCALE = "|int8", "|scale"  # what follows a weight's name where its quantised values and their scales are meant
 PIXELS, FEATURES, FINGERPRINT = "pixels", "features", "mambamatcher"  # input, output and a key of the graph's metadata
 _ASSETS = Path(__file__).parents[1] / "assets"
 SHIPPED = {name: _ASSETS / name for name in ("default", "lite")}  # models that come with the package
@@ -74,7 +76,7 @@ def download(hub_id: str, then: str = "pass backbone.weights=FOLDER") -> Path:
             f"downloading the hub model {hub_id!r} needs the package huggingface-hub; "
             f"install it with mambamatcher[torch]"
         ) from error
-    wanted = [CONFIG, "calibration.json", GRAPH, "*.safetensors"]
+    wanted = [CONFIG, "calibration.json", GRAPH, INT8_GRAPH, "*.safetensors"]
     shown = not are_progress_bars_disabled()
     disable_progress_bars()
     try:
