@@ -15,10 +15,11 @@ from mambamatcher.benchmark.install_size import dependencies, megabytes
 from mambamatcher.benchmark.measurement import Circumstances, circumstances
 from mambamatcher.benchmark.runtime_process import SOURCE, TARGET
 from mambamatcher.errors import BackendError
+from mambamatcher.model.saved import INT8_GRAPH, SHIPPED
 
 MODELS = ("default", "lite")
 # each as `Matcher.from_pretrained` takes it, with the package that it needs
-RUNTIMES = {"torch": "torch", "onnx": "onnxruntime"}
+RUNTIMES = {"torch": "torch", "onnx": "onnxruntime", "int8": "onnxruntime"}
 BASELINE = "torch"  # what the ratios are relative to
 
 _FIRST_MATCH = """
@@ -136,15 +137,20 @@ def benchmark_runtimes(
         BackendError: A process failed.
     """
     installed = [name for name, package in RUNTIMES.items() if find_spec(package) is not None]
+    rows = [
+        (model, name)
+        for model in MODELS
+        for name in installed
+        if name != "int8" or (SHIPPED[model] / INT8_GRAPH).is_file()
+    ]
     here = circumstances()
     found: dict[tuple[str, str], list[RuntimeTimes]] = {}
     for number in range(rounds):
-        for model in MODELS:
-            for runtime in installed:
-                row = _measure(model, runtime, threads)
-                found.setdefault((model, runtime), []).append(row)
-                if report is not None:
-                    report(f"round {number + 1}: {model} in {runtime}, {row.pair_seconds:.3f} s per pair")
+        for model, runtime in rows:
+            row = _measure(model, runtime, threads)
+            found.setdefault((model, runtime), []).append(row)
+            if report is not None:
+                report(f"round {number + 1}: {model} in {runtime}, {row.pair_seconds:.3f} s per pair")
     return RuntimeBenchmark(here, threads, install_sizes(), [_best(rows) for rows in found.values()])
 
 

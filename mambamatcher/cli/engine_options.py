@@ -16,7 +16,8 @@ class EngineName(StrEnum):
     ray = "ray"
 
 
-RuntimeName = Literal["onnx", "torch"]  # what a saved model computes with: ONNX Runtime, or PyTorch, an extra
+# what a saved model computes with: ONNX Runtime, in float32 or with products of bytes, or PyTorch, an extra
+RuntimeName = Literal["onnx", "int8", "torch"]
 
 Device = Annotated[
     str | None, typer.Option(help="Where the model computes, as PyTorch names it (cuda, cuda:1, mps); else the CPU.")

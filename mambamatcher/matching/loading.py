@@ -5,17 +5,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from mambamatcher.errors import InputError, MissingExtraError
+from mambamatcher.errors import BackendError, InputError, MissingExtraError
 from mambamatcher.io.atomic import make_folder, write_bytes_atomically
 from mambamatcher.matching.runtime import Runtime
-from mambamatcher.model.saved import GRAPH, fingerprint
+from mambamatcher.model.saved import GRAPH, INT8_GRAPH, fingerprint
 from mambamatcher.registry import unknown
 
 if TYPE_CHECKING:
     from mambamatcher.model.mambamatcher import MambaMatcher
 
-RuntimeName = Literal["onnx", "torch"]
-RUNTIMES = ("onnx", "torch")
+RuntimeName = Literal["onnx", "int8", "torch"]
+RUNTIMES = ("onnx", "int8", "torch")
 
 
 def load_runtime(
@@ -29,8 +29,9 @@ def load_runtime(
 
     Args:
         folder: Folder of the model.
-        runtime: "onnx" or "torch". By default "onnx" where the folder has a graph and the device is the CPU, because
-            that starts faster and needs no PyTorch. Asked for "onnx", a folder without a graph is exported once.
+        runtime: "onnx", "int8" (ONNX Runtime with products of bytes: faster, and matches differ a little) or "torch".
+            By default "onnx" where the folder has a graph and the device is the CPU, because that starts faster and
+            needs no PyTorch. Asked for "onnx", a folder without a graph is exported once.
         threads: Threads of ONNX Runtime; PyTorch has its own setting, `torch.set_num_threads`.
         device: Where PyTorch computes.
         low_memory: As for `Matcher`, for PyTorch.
@@ -43,12 +44,16 @@ def load_runtime(
         raise unknown("runtime", str(runtime), RUNTIMES)
     on_cpu = device in (None, "cpu")
     has_graph = (folder / GRAPH).is_file()
-    if runtime == "onnx" and not on_cpu:
+    if runtime in ("onnx", "int8") and not on_cpu:
         raise InputError(f"ONNX Runtime computes on the CPU, not on {device!r}; use the runtime torch")
     if runtime == "torch" or (runtime is None and not (has_graph and on_cpu and find_spec("onnxruntime"))):
         return _torch(folder, device, low_memory)
     from mambamatcher.matching.onnx_runtime import OnnxRuntime
 
+    if runtime == "int8":
+        if not (folder / INT8_GRAPH).is_file():
+            raise BackendError(f"{folder} has no {INT8_GRAPH}, which only models with a ViT have; use the runtime onnx")
+        return OnnxRuntime(folder, threads=threads, int8=True)
     return OnnxRuntime(folder, None if has_graph else _exported_once(folder), threads)
 
 
@@ -74,7 +79,7 @@ def require_torch(problem: str) -> None:
 
 def _exported_once(folder: Path) -> bytes:
     """Return the graph of a model without one, from this user's cache or exported now."""
-    require_torch(f"{folder} has no {GRAPH}, and exporting one needs PyTorch")
+    require_torch(f"{folder} has no {GRAPH}, and exporting one needs PyTorch, which is not installed")
     from mambamatcher.model.checkpoint import load_pretrained
     from mambamatcher.model.config import to_dict
 

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from mambamatcher.errors import WeightsError
-from mambamatcher.model.saved import WEIGHTS
+from mambamatcher.model.saved import INT8, WEIGHTS
 
 OLDEST, NEWEST = 18, 23  # operator sets that are run
 MOST_BYTES = 64 * 2**20
-FLOAT = 1  # ONNX's number of float32
+FLOAT, BYTE = 1, 3  # ONNX's numbers of float32 and int8
 
 _VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5  # kinds of protobuf fields
 _EXTERNAL = 1  # data_location
@@ -29,7 +29,8 @@ class GraphOutline:
     """What a graph needs and says of itself.
 
     Attributes:
-        weights: Shape of each weight that `model.safetensors` must give, by its name there.
+        weights: Shape of each weight that `model.safetensors` must give, by its name there; `|int8` and `|scale` after
+            the name ask for its quantised values and their scales.
         inputs: Names of the inputs.
         outputs: Names of the outputs.
         metadata: Texts by key.
@@ -137,8 +138,8 @@ def _weight(message: memoryview, outline: GraphOutline, name: str) -> None:
     location = _outside(message)
     if location is None:
         return
-    if location != WEIGHTS or kind != FLOAT:
-        raise _refusal(name, f"its weight {key!r} is not to be read from {WEIGHTS} as float32")
+    if location != WEIGHTS or kind != (BYTE if key.endswith(INT8) else FLOAT):
+        raise _refusal(name, f"its weight {key!r} is not to be read from {WEIGHTS} as float32 or quantised")
     outline.weights[key] = tuple(shape)
 
 

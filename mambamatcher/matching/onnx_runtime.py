@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Float32
+from jaxtyping import Float, Float32, Int8
 from safetensors import SafetensorError
 from safetensors.numpy import load
 
@@ -21,7 +21,10 @@ from mambamatcher.model.saved import (
     FEATURES,
     FINGERPRINT,
     GRAPH,
+    INT8,
+    INT8_GRAPH,
     PIXELS,
+    SCALE,
     WEIGHTS,
     fingerprint,
     read_plain_config,
@@ -30,6 +33,8 @@ from mambamatcher.model.saved import (
 from mambamatcher.model.transfer_settings import Transfer
 
 LINEAR_HEADS = ("linear", "mean")
+# 7 bits: processors without the instructions for it add two products in 16 bits, which 8 bits could overflow
+LEVELS = 64
 EPSILON = 1e-6  # as in `model.correlation`: an all-zero feature gets similarity 0 with everything instead of NaN
 Weights = dict[str, np.ndarray]
 Described = Float32[np.ndarray, "feature position"]
@@ -42,6 +47,7 @@ class OnnxRuntime:
         folder: Folder of a saved model.
         graph: The encoder's graph, if it is not in the folder.
         threads: Threads that encode; by default `default_threads()`.
+        int8: Whether to compute with quantised weights, which is faster and changes matches a little.
 
     Raises:
         WeightsError: The folder is not a saved model, or its files do not fit together.
@@ -51,25 +57,31 @@ class OnnxRuntime:
 
     linear = True
 
-    def __init__(self, folder: Path, graph: bytes | None = None, threads: int | None = None) -> None:
+    def __init__(
+        self, folder: Path, graph: bytes | None = None, threads: int | None = None, int8: bool = False
+    ) -> None:
         require_saved(folder)
         self.config = read_plain_config(folder / CONFIG)
         if threads is not None and threads < 1:
             raise InputError(f"threads must be at least 1, got {threads}")
         self.side, self.transfer, self._head = _read_settings(self.config)
-        self._folder, self._threads = folder, threads
+        self._folder, self._threads, self._int8 = folder, threads, int8
         # kept, so that a copy in another process, perhaps on another machine, has the same
-        self._graph = (folder / GRAPH).read_bytes() if graph is None else graph
+        self._graph = self._path.read_bytes() if graph is None else graph
         self._content = (folder / WEIGHTS).read_bytes()
         self._hash: str | None = None
         self._start()
 
+    @property
+    def _path(self) -> Path:
+        return self._folder / (INT8_GRAPH if self._int8 else GRAPH)
+
     def _start(self) -> None:
-        path = self._folder / GRAPH
+        path = self._path
         outline = read_outline(self._graph, str(path))
         weights = _read_weights(self._content, self._folder / WEIGHTS)
-        _check_fit(outline, self.config, weights, self._folder)
-        self._session = _session(self._graph, {key: weights[key] for key in outline.weights}, self._threads, path)
+        _check_fit(outline, self.config, weights, path)
+        self._session = _session(self._graph, _given(outline, weights), self._threads, path)
         shape = self._session.get_outputs()[0].shape
         if len(shape) != 4 or not all(isinstance(size, int) and size > 0 for size in shape):
             raise WeightsError(f"{path} gives features of shape {shape}; export the model again")
@@ -89,13 +101,13 @@ class OnnxRuntime:
         return 0
 
     def weights_hash(self) -> str:
-        """Return a short digest of the weights as float32, the same as that of the PyTorch model."""
+        """Return a short digest of the weights as float32, the same as of the PyTorch model; int8 adds its name."""
         if self._hash is None:
             hasher = sha256()
             for name, value in sorted(_read_weights(self._content, self._folder / WEIGHTS).items()):
                 hasher.update(name.encode())
                 hasher.update(value.astype(np.float32).tobytes())
-            self._hash = hasher.hexdigest()[:16]
+            self._hash = hasher.hexdigest()[:16] + ("-int8" if self._int8 else "")
         return self._hash
 
     def moved(self, device: str | None) -> "OnnxRuntime":
@@ -110,7 +122,7 @@ class OnnxRuntime:
         try:
             return self._session.run([FEATURES], {PIXELS: pixels})[0]
         except Exception as error:  # its errors have no common base class
-            raise WeightsError(f"ONNX Runtime cannot run {self._folder / GRAPH}: {_reason(error)}") from error
+            raise WeightsError(f"ONNX Runtime cannot run {self._path}: {_reason(error)}") from error
 
     def correlate(self, source: EncodedSource, target: EncodedTarget) -> Refined:
         """Compute the refined correlation map of two encoded images."""
@@ -187,21 +199,50 @@ def _read_weights(content: bytes, path: Path) -> Weights:
     return weights
 
 
-def _check_fit(outline: GraphOutline, config: Any, weights: Weights, folder: Path) -> None:
+def _check_fit(outline: GraphOutline, config: Any, weights: Weights, path: Path) -> None:
     """Refuse a graph that was not made for this configuration and these weights."""
     shapes = {key: value.shape for key, value in weights.items()}
     if outline.metadata.get(FINGERPRINT) != fingerprint(config, shapes):
         raise WeightsError(
-            f"{folder / GRAPH} was made for another model than {CONFIG} and {WEIGHTS} describe; remove it, or export "
-            f"the model again"
+            f"{path} was made for another model than {CONFIG} and {WEIGHTS} describe; remove it, or export the model "
+            f"again"
         )
-    for key, shape in outline.weights.items():
-        if key not in weights or weights[key].shape != shape or weights[key].dtype != np.float32:
-            raise WeightsError(f"{folder / GRAPH} was made for another model: {key!r} is not {shape} in {WEIGHTS}")
+    for name, shape in outline.weights.items():
+        key = name.removesuffix(INT8).removesuffix(SCALE)
+        weight = weights.get(key)
+        expected = shape if weight is None or not name.endswith(SCALE) else (*shape, *weight.shape[1:])
+        if weight is None or weight.shape != expected or weight.dtype != np.float32:
+            raise WeightsError(f"{path} was made for another model: {key!r} is not {expected} in {WEIGHTS}")
     if outline.inputs != [PIXELS] or outline.outputs != [FEATURES]:
         raise WeightsError(
-            f"{folder / GRAPH} takes {outline.inputs} and gives {outline.outputs}, expected {PIXELS!r} and {FEATURES!r}"
+            f"{path} takes {outline.inputs} and gives {outline.outputs}, expected {PIXELS!r} and {FEATURES!r}"
         )
+
+
+def _given(outline: GraphOutline, weights: Weights) -> Weights:
+    """Return what the graph asks for: weights, or their quantised values and scales."""
+    given = {}
+    for name in outline.weights:
+        if name.endswith(INT8):
+            key = name.removesuffix(INT8)
+            given[name], given[key + SCALE] = quantised(weights[key])
+        elif not name.endswith(SCALE):
+            given[name] = weights[name]
+    return given
+
+
+def quantised(
+    weight: Float32[np.ndarray, "output input"],
+) -> tuple[Int8[np.ndarray, "output input"], Float32[np.ndarray, " output"]]:
+    """Round weights to whole multiples of a scale for each output, from -LEVELS to LEVELS.
+
+    Example:
+        >>> values, scale = quantised(np.float32([[0.5, -1.0], [0.0, 0.0]]))
+        >>> values.tolist()
+        [[32, -64], [0, 0]]
+    """
+    scale = np.maximum(np.abs(weight).max(axis=1) / LEVELS, np.finfo(np.float32).tiny)
+    return np.rint(weight / scale[:, None]).astype(np.int8), scale
 
 
 def _level_weights(

@@ -17,7 +17,16 @@ from mambamatcher.model.backbones.weights import check_fit, load_exactly, read_s
 from mambamatcher.model.config import from_dict, to_dict
 from mambamatcher.model.mambamatcher import MambaMatcher, ModelConfig
 from mambamatcher.model.onnx_export import encoder_graph
-from mambamatcher.model.saved import CONFIG, GRAPH, WEIGHTS, find_pretrained, read_plain_config, require_saved
+from mambamatcher.model.onnx_int8 import with_int8_products
+from mambamatcher.model.saved import (
+    CONFIG,
+    GRAPH,
+    INT8_GRAPH,
+    WEIGHTS,
+    find_pretrained,
+    read_plain_config,
+    require_saved,
+)
 from mambamatcher.pause_gc import collection_paused
 
 
@@ -31,27 +40,36 @@ def save_pretrained(
         folder: Folder to write to; it is created if it does not exist.
         overwrite: Whether to replace existing files.
         half: Whether to store float16 weights, which halves the size. They are loaded as float32.
-        graph: Whether to write the graph with which ONNX Runtime runs the model without PyTorch. That takes seconds.
+        graph: Whether to write the graph with which ONNX Runtime runs the model without PyTorch, and for a ViT one with
+            products of bytes. That takes seconds.
 
     Raises:
         InputError: The folder holds a model and `overwrite` is false.
     """
     folder = Path(folder)
     make_folder(folder)
-    for name in (WEIGHTS, CONFIG, GRAPH):
+    for name in (WEIGHTS, CONFIG, GRAPH, INT8_GRAPH):
         refuse_existing(folder / name, overwrite)
-    content = encoder_graph(model) if graph else None
-    (folder / GRAPH).unlink(missing_ok=True)  # of another model
+    graphs = _graphs(model) if graph else {}
     state = {key: value.detach().cpu().contiguous() for key, value in model.state_dict().items()}
     if half:
         state = {key: value.half() if value.is_floating_point() else value for key, value in state.items()}
 
     # safetensors' own writing reports a full disk as an error of its own kind
     write_bytes_atomically(folder / WEIGHTS, save(state), overwrite)
+    for name in (GRAPH, INT8_GRAPH):  # of the model that was here before
+        (folder / name).unlink(missing_ok=True)
     text = json.dumps({"mambamatcher": __version__, "model": to_dict(model.config)}, indent=2) + "\n"
     write_text_atomically(folder / CONFIG, text, overwrite)
-    if content is not None:
-        write_bytes_atomically(folder / GRAPH, content, overwrite)
+    for name, content in graphs.items():
+        write_bytes_atomically(folder / name, content, overwrite)
+
+
+def _graphs(model: MambaMatcher) -> dict[str, bytes]:
+    """Return the graphs of the encoder by the names of their files."""
+    plain = encoder_graph(model)
+    quantised = with_int8_products(plain)
+    return {GRAPH: plain} if quantised is None else {GRAPH: plain, INT8_GRAPH: quantised}
 
 
 def push_to_hub(model: MambaMatcher, hub_id: str, private: bool = False) -> str:

@@ -14,6 +14,8 @@ from mambamatcher.io.atomic import read_settings
 from mambamatcher.registry import unknown
 
 WEIGHTS, CONFIG, GRAPH = "model.safetensors", "config.json", "encoder.onnx"
+INT8_GRAPH = "encoder-int8.onnx"
+INT8, SCALE = "|int8", "|scale"  # what follows a weight's name where its quantised values and their scales are meant
 PIXELS, FEATURES, FINGERPRINT = "pixels", "features", "mambamatcher"  # input, output and a key of the graph's metadata
 _ASSETS = Path(__file__).parents[1] / "assets"
 SHIPPED = {name: _ASSETS / name for name in ("default", "lite")}  # models that come with the package
@@ -72,7 +74,7 @@ def download(hub_id: str, then: str = "pass backbone.weights=FOLDER") -> Path:
     from huggingface_hub.errors import HfHubHTTPError
     from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 
-    wanted = [CONFIG, "calibration.json", GRAPH, "*.safetensors"]
+    wanted = [CONFIG, "calibration.json", GRAPH, INT8_GRAPH, "*.safetensors"]
     shown = not are_progress_bars_disabled()
     disable_progress_bars()
     try:
