@@ -14,6 +14,7 @@ from typing import Any
 
 import onnx
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.nav import Navigation
 
 from mambamatcher.io.images import REDUCING_GAP
 from mambamatcher.matching.confidence import RETURN_DISTANCE, load_calibration
@@ -53,6 +54,13 @@ def on_files(files: Files, config: Any) -> Files:
         content = {"abs_src_path": str(part)} if isinstance(part, Path) else {"content": part}
         files.append(File.generated(config, f"try/{name}", **content))
     return files
+
+
+def on_nav(nav: Navigation, config: Any, files: Files) -> Navigation:
+    """Let readers who step from page to page pass by this one, from where no step leads on."""
+    page = next(each for each in nav.pages if each.file.src_uri == "try/index.html")
+    page.previous_page.next_page, page.next_page.previous_page = page.next_page, page.previous_page
+    return nav
 
 
 def parts() -> dict[str, Path | str | bytes]:
