@@ -15,6 +15,8 @@ from mambamatcher.io.decoding import MAX_PIXELS, check_size, decode, open_header
 from mambamatcher.io.decoding_worker import WORKERS
 from mambamatcher.io.image_headers import inspect
 
+REDUCING_GAP = 3.0  # larger images are first averaged down to this many times their new size, which is faster
+
 
 @runtime_checkable
 class TensorLike(Protocol):
@@ -114,7 +116,7 @@ def require_file(path: Path) -> None:
 
 def resize_square(image: Image.Image, side: int) -> Image.Image:
     """Resize to `side` by `side`, without keeping the aspect ratio; every path into a model resamples like this."""
-    return image.resize((side, side), Image.Resampling.BILINEAR, reducing_gap=3.0)
+    return image.resize((side, side), Image.Resampling.BILINEAR, reducing_gap=REDUCING_GAP)
 
 
 def to_bytes(image: Image.Image) -> UInt8[np.ndarray, "3 height width"]:

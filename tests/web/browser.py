@@ -35,7 +35,7 @@ MARKS = [
 # on the cat, as fractions of its width and height
 NOSE, LEFT_EAR, RIGHT_EAR, MOUTH, EYE = (0.585, 0.793), (0.812, 0.14), (0.151, 0.027), (0.568, 0.9), (0.377, 0.387)
 
-expect.set_options(timeout=20_000)  # only ends a test that hangs
+expect.set_options(timeout=60_000)  # only ends a test that hangs
 
 
 @contextmanager

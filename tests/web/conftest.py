@@ -1,3 +1,7 @@
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from mambamatcher.matching.matcher import Matcher
@@ -10,6 +14,7 @@ from mambamatcher.web.state import Settings
 from mambamatcher.web.uploads import StoredImage, decode, store_image
 from tests.helpers import noise_file
 
+ROOT = Path(__file__).parents[2]
 DESKTOP = {"width": 1280, "height": 900}
 
 
@@ -82,20 +87,21 @@ def browser():
 
 
 @pytest.fixture
-def visit(browser, address):
+def visit(browser, request):
     """Return a function that opens the page. Script errors and requests to other sites fail the test."""
     violations, contexts = [], []
 
     def open_page(path="/", at=None, **options):
+        base = at or request.getfixturevalue("address")
         context = browser.new_context(**({"viewport": DESKTOP} | options))
         context.set_default_timeout(15_000)
         contexts.append(context)
         page = context.new_page()
         page.on("pageerror", lambda error: violations.append(str(error)))
         page.on("console", lambda message: violations.append(message.text) if "Content Security" in message.text else 0)
-        allowed = (at or address, "blob:")
+        allowed = (base, "blob:")
         page.on("request", lambda asked: None if asked.url.startswith(allowed) else violations.append(asked.url))
-        page.goto((at or address) + path)
+        page.goto(base + path)
         return page
 
     yield open_page
@@ -118,3 +124,28 @@ def example(visit):
         return page
 
     return load
+
+
+@pytest.fixture(scope="session")
+def static_host(tmp_path_factory):
+    """The built documentation under a sub-path of a static host."""
+    from tests.web.static_host import hosting
+
+    folder = tmp_path_factory.mktemp("host")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder / "some" / "where"]
+    subprocess.run(command, cwd=ROOT, check=True)
+    with hosting(folder) as host:
+        yield host
+
+
+@pytest.fixture
+def try_page(visit, static_host):
+    """Return a function that opens the page that needs no server."""
+    from tests.web.browser import expect
+
+    def open_page(**options):
+        page = visit("/some/where/try/", at=static_host.address, **options)
+        expect(page.locator("#model")).to_be_enabled()  # from then on the page handles clicks
+        return page
+
+    return open_page

@@ -162,7 +162,7 @@ def test_points_are_marked_and_corrected_by_keyboard(visit):
                 return
         raise AssertionError(f"Tab does not reach {selector}")
 
-    tab_to("#example")
+    tab_to(".example")
     page.keyboard.press("Enter")
     expect(source_of(page)).to_be_visible()
     tab_to("#source .frame")

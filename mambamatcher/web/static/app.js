@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { confidenceColour } from "./colours.js";
-import { droppedFiles, pickedFiles } from "./files.js";
+import { droppedFiles, pastedFiles, pickedFiles } from "./files.js";
 import { describe, renderPoints, renderTargets } from "./lists.js";
 import { Pane } from "./pane.js";
 import * as store from "./store.js";
@@ -120,12 +120,16 @@ function listenForFiles() {
       addFiles(section, await droppedFiles(event.dataTransfer));
     });
   }
+  addEventListener("paste", (event) => {
+    const files = pastedFiles(event.clipboardData);
+    if (files.length) addFiles(state.source ? "target" : "source", files);
+  });
   for (const kind of ["dragover", "drop"]) addEventListener(kind, (event) => event.preventDefault()); // otherwise a drop beside the panes opens the file
 }
 
 function listenForTools() {
   const on = (selector, kind, listener) => find(selector).addEventListener(kind, listener);
-  on("#example", "click", tasks.loadExample);
+  document.querySelectorAll(".example").forEach((button) => button.addEventListener("click", () => tasks.loadExample(button.dataset.example)));
   on("#restart", "click", tasks.startOver);
   on("#undo", "click", store.undo);
   on("#delete", "click", () => store.deletePoint(state.selected));
@@ -202,7 +206,7 @@ async function start() {
 
   const token = new URLSearchParams(location.hash.slice(1)).get("token");
   if (token) {
-    history.replaceState(null, "", "/"); // keep the secret out of the address bar and the history
+    history.replaceState(null, "", location.pathname); // keep the secret out of the address bar and the history
     await tasks.reportErrors(() => api.signIn(token));
   }
   const available = await tasks.reportErrors(api.listModels);

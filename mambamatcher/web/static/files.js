@@ -1,4 +1,4 @@
-// Files from drag and drop and from file pickers. Folders are read recursively, and only their images are taken.
+// Files from drag and drop, from the clipboard and from file pickers. Folders are read recursively, and only their images are taken.
 
 const isImage = (file) => file.type.startsWith("image/");
 
@@ -8,6 +8,8 @@ export async function droppedFiles(transfer) {
   const files = (await Promise.all(entries.map(filesIn))).flat();
   return files.filter(isImage).sort((one, other) => one.name.localeCompare(other.name));
 }
+
+export const pastedFiles = (clipboard) => [...clipboard.files].filter(isImage);
 
 export function pickedFiles(input) {
   const files = [...input.files];

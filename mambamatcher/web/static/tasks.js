@@ -20,9 +20,9 @@ export async function reportErrors(task) {
   }
 }
 
-export async function loadExample() {
+export async function loadExample(name) {
   notify.waiting("source", "Loading");
-  const example = await reportErrors(api.addExample);
+  const example = await reportErrors(() => api.addExample(name));
   notify.waiting("source", "");
   if (!example) return;
   store.clearHistory();
@@ -47,7 +47,7 @@ export async function addTargets(files) {
   if (files.length > room) notify.error(`Only ${room} of ${files.length} images were added: at most ${state.limits.targets} targets are allowed.`);
   let added = 0;
   for (const file of files.slice(0, room)) {
-    notify.status(files.length > 1 ? `Uploading ${added + 1} of ${files.length}: ${file.name}` : `Uploading ${file.name}`);
+    notify.status(files.length > 1 ? `Adding ${added + 1} of ${files.length}: ${file.name}` : `Adding ${file.name}`);
     const image = await upload(file, "target");
     if (!image) continue;
     added += 1;
@@ -62,7 +62,7 @@ async function upload(file, pane) {
     notify.error(`${file.name} is larger than the ${Math.round(state.limits.picture_bytes / 2 ** 20)} MB allowed.`);
     return null;
   }
-  notify.waiting(pane, "Uploading");
+  notify.waiting(pane, "Adding");
   const image = await reportErrors(() => api.addImage(file));
   notify.waiting(pane, "");
   return image;
