@@ -15,7 +15,6 @@ import numpy as np
 
 from mambamatcher import Matcher
 from mambamatcher.datasets.benchmarks import read_pairs
-from mambamatcher.model.saved import SHIPPED
 
 DATASET, SPLIT = "spair", "val"
 
@@ -24,7 +23,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("root", type=Path, help="folder with the benchmarks")
     parser.add_argument("--pairs", type=int, default=200)
-    parser.add_argument("--models", nargs="+", default=list(SHIPPED))
+    parser.add_argument("--models", nargs="+", default=["lite", "default"])
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/runtime/parity.json"))
     arguments = parser.parse_args()
     pairs = read_pairs(DATASET, SPLIT, arguments.root, check_images=False).pairs

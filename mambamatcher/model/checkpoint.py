@@ -41,13 +41,13 @@ def save_pretrained(
     for name in (WEIGHTS, CONFIG, GRAPH):
         refuse_existing(folder / name, overwrite)
     content = encoder_graph(model) if graph else None
-    (folder / GRAPH).unlink(missing_ok=True)  # of another model
     state = {key: value.detach().cpu().contiguous() for key, value in model.state_dict().items()}
     if half:
         state = {key: value.half() if value.is_floating_point() else value for key, value in state.items()}
 
     # safetensors' own writing reports a full disk as an error of its own kind
     write_bytes_atomically(folder / WEIGHTS, save(state), overwrite)
+    (folder / GRAPH).unlink(missing_ok=True)  # of the model that was here before
     text = json.dumps({"mambamatcher": __version__, "model": to_dict(model.config)}, indent=2) + "\n"
     write_text_atomically(folder / CONFIG, text, overwrite)
     if content is not None:

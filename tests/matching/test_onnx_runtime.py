@@ -137,6 +137,32 @@ matcher.suggest_points({str(SAMPLE / "source.png")!r})
     assert done.returncode == 0, done.stderr
 
 
+def test_what_needs_pytorch_is_one_sentence_without_it(tmp_path):
+    folder = changed(SHIPPED["lite"], tmp_path / "model", lambda folder: (folder / GRAPH).unlink())
+    script = f"""
+import sys
+sys.modules["torch"] = None
+import mambamatcher
+from mambamatcher.cli.match import load_matcher
+for attempt in (
+    lambda: mambamatcher.presets,
+    lambda: mambamatcher.Matcher.from_preset("nearest"),
+    lambda: mambamatcher.Matcher.from_pretrained("lite", runtime="torch"),
+    lambda: mambamatcher.Matcher.from_pretrained({str(folder)!r}),
+    lambda: mambamatcher.Matcher.from_pretrained({str(folder)!r}, runtime="onnx"),
+    lambda: load_matcher("nearest"),
+):
+    try:
+        attempt()
+    except mambamatcher.MambaMatcherError as error:
+        print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 6
+    assert all("mambamatcher[torch]" in line for line in done.stdout.splitlines())
+
+
 def changed(tiny: Path, folder: Path, change) -> Path:
     shutil.copytree(tiny, folder)
     change(folder)

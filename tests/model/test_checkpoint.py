@@ -80,12 +80,16 @@ def test_half_precision_files_load_as_single_precision(model, tmp_path):
 
 def test_saving_over_a_model_keeps_the_old_one_until_the_new_one_is_whole(model, tmp_path, monkeypatch):
     save_pretrained(model, tmp_path)
-    monkeypatch.setattr("mambamatcher.model.checkpoint.save", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+    (tmp_path / "encoder.onnx").write_text("its graph")
+    monkeypatch.setattr(Path, "write_bytes", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
     from mambamatcher.errors import InputError
 
     with pytest.raises(InputError, match="full"):
         save_pretrained(MambaMatcher(presets.tiny()), tmp_path, overwrite=True)
     assert same(load_pretrained(tmp_path), model)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "encoder.onnx", "model.safetensors"]
+    monkeypatch.undo()
+    save_pretrained(MambaMatcher(presets.tiny()), tmp_path, overwrite=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "model.safetensors"]
 
 
