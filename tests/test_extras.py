@@ -64,10 +64,10 @@ def test_the_extra_named_brings_the_package(package):
 
 # modules that only work with PyTorch, in packages that otherwise work without
 WITH_TORCH = {
-    "matching.torch_runtime",
-    "matching.pair_export",
     "datasets.dataset",
     "datasets.synthetic",
+    "matching.pair_export",
+    "matching.torch_runtime",
     "tools.vismatch",
 }
 BASE = ("cli", "datasets", "evaluation", "io", "jobs", "matching", "tools")

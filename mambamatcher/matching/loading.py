@@ -58,7 +58,8 @@ def load_runtime(
 
 
 def _torch(folder: Path, device: str | None, low_memory: bool) -> Runtime:
-    require_torch(f"PyTorch, which runs models on request and those without {GRAPH}, is not installed")
+    needs = "the runtime torch" if (folder / GRAPH).is_file() else f"{folder}, which has no {GRAPH},"
+    require_torch(f"{needs} needs PyTorch, which is not installed")
     from mambamatcher.model.checkpoint import load_pretrained
 
     return torch_runtime(load_pretrained(folder), device, low_memory)
