@@ -57,7 +57,9 @@ def test_every_import_is_of_the_base_install_or_has_an_extra():
     assert external_imports() - base - {"packaging"} - ALTERNATIVES <= EXTRAS.keys()
 
 
-@pytest.mark.parametrize("package", [name for name in EXTRAS.keys() - IMPLIED if name in packages_distributions()])
+@pytest.mark.parametrize(
+    "package", [name for name in sorted(EXTRAS.keys() - IMPLIED) if name in packages_distributions()]
+)
 def test_the_extra_named_brings_the_package(package):
     assert distributions(package) & brought_by(EXTRAS[package])
 
