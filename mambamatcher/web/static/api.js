@@ -53,14 +53,16 @@ export const listModels = () => request("/models").then(json);
 export const signIn = (token) => post("/signin", { token });
 export const addExample = () => oneByOne(() => request("/example", { method: "POST" }).then(json));
 export const removeImage = (id) => request(`/pictures/${id}`, { method: "DELETE" });
-export const imageUrl = (id) => `/pictures/${id}`;
+export const fetchImage = (id) => request(`/pictures/${id}`).then((response) => response.blob());
 export const matchPair = (pair) => post("/pairs/match", pair).then(json);
-export const writePoints = (format, images) => post(`/points/${format}`, { pictures: images });
 export const drawPair = (drawing) => post("/drawing", drawing);
 
-export function addImage(file) {
+/** Upload an image. Of a copy, `width` and `height` are those of the original. */
+export function addImage(file, { name, width, height }) {
   const form = new FormData();
-  form.append("picture", file, file.name);
+  form.append("picture", file, name);
+  if (width) form.append("width", width);
+  if (height) form.append("height", height);
   return oneByOne(() => request("/pictures", { method: "POST", body: form }).then(json));
 }
 
