@@ -1,4 +1,4 @@
-"""Work is never lost, in a real browser: reload, a server that has forgotten, undo and redo, questions before a loss."""
+"""Work is never lost, in a real browser: reload, a forgetful server, undo and redo, questions before a loss."""
 
 import csv
 import io
@@ -37,7 +37,8 @@ ROWS = "#points tbody tr"
 ADD_TARGETS = """async (count) => {
     const { edit, state } = await import("/static/store.js");
     const [first] = state.targets;
-    const copies = Array.from({ length: count }, (_, number) => ({ ...first, id: `copy-${number}`, name: `${number}.jpg` }));
+    const numbers = [...Array(count).keys()];
+    const copies = numbers.map((number) => ({ ...first, id: `copy-${number}`, name: `${number}.jpg` }));
     edit({ targets: [first, ...copies] });
 }"""
 
@@ -271,9 +272,8 @@ def test_five_hundred_targets_are_restored_and_answered(example):
 
 def test_a_browser_without_storage_says_so(visit):
     page = visit()
-    page.add_init_script(
-        "delete window.indexedDB; Object.defineProperty(window, 'indexedDB', { value: { open() { throw new DOMException('no', 'SecurityError'); } } });"
-    )
+    refuse = "{ value: { open() { throw new DOMException('no', 'SecurityError'); } } }"
+    page.add_init_script(f"Object.defineProperty(window, 'indexedDB', {refuse});")
     page.reload()
     expect(page.locator("#problem")).to_contain_text("cannot keep your session (SecurityError)")
     page.get_by_role("button", name="Dismiss").click()
