@@ -2,8 +2,7 @@
 
 import { foundIn, state } from "./store.js";
 
-const ABSENT = 0;
-const VISIBLE = 2;
+const [HIDDEN, VISIBLE] = [1, 2]; // COCO's numbers; a point below the threshold counts as hidden and keeps its place
 // What a spreadsheet may take for a formula, with any number of apostrophes before it; a number is not one.
 const FORMULA = /^(?!-?\d+(\.\d+)?$)'*(\s*[=+\-@]|[\t\r])/;
 
@@ -49,7 +48,7 @@ function withUniqueNames(points) {
   });
 }
 
-const visibility = ({ matched }) => (matched ? VISIBLE : ABSENT);
+const visibility = ({ matched }) => (matched ? VISIBLE : HIDDEN);
 
 function toEntry({ points }) {
   const confidence = points.map((point) => point.confidence);
@@ -80,14 +79,13 @@ function toCoco(images) {
 
 function toObject({ points }, names) {
   const byName = new Map(points.map((point) => [point.name, point]));
-  const labelled = points.filter(({ matched }) => matched);
-  const span = (values) => (values.length ? [Math.min(...values), Math.max(...values)] : [0, 0]);
-  const [left, right] = span(labelled.map(({ x }) => x));
-  const [top, bottom] = span(labelled.map(({ y }) => y));
-  const triple = (point) => (point?.matched ? [round(point.x), round(point.y), VISIBLE] : [0, 0, ABSENT]);
+  const span = (values) => [Math.min(...values), Math.max(...values)];
+  const [left, right] = span(points.map(({ x }) => x));
+  const [top, bottom] = span(points.map(({ y }) => y));
+  const triple = (point) => (point ? [round(point.x), round(point.y), visibility(point)] : [0, 0, 0]);
   return {
     keypoints: names.flatMap((name) => triple(byName.get(name))),
-    num_keypoints: labelled.length,
+    num_keypoints: points.length,
     bbox: [left, top, right - left, bottom - top].map((value) => round(value)),
     area: round((right - left) * (bottom - top)),
     iscrowd: 0,
