@@ -3,6 +3,7 @@
 import json
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -203,6 +204,12 @@ class Matcher:
         loaded = self.read(image)
         units = torch.from_numpy(spread_points(self.foreground(loaded), count))
         return unit_to_pixels(units, loaded.image.size).numpy()
+
+    def with_cache_folder(self, folder: Path) -> "Matcher":
+        """Return a matcher that shares the model and the memory with this one, and keeps encoded images in a folder."""
+        other = copy(self)
+        other._store = self._store.with_folder(folder)
+        return other
 
     def evict(self, loaded: LoadedImage) -> None:
         """Drop from memory what was computed from an image."""

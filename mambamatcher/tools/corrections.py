@@ -103,9 +103,8 @@ def read_corrections(path: Path, references: Sequence[Annotated], targets: Colle
             if image not in targets:
                 raise InputError(f"images names {image!r}, which is not among the {len(targets)} targets")
             if unknown := [name for name in correction.points if name not in names]:
-                raise InputError(
-                    f"images[{image!r}].points names {unknown[0]!r}, but the reference has {', '.join(map(repr, sorted(names)))}"
-                )
+                known = ", ".join(map(repr, sorted(names)))
+                raise InputError(f"images[{image!r}].points names {unknown[0]!r}, but the reference has {known}")
     return found
 
 

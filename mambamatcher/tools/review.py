@@ -4,13 +4,11 @@ import base64
 import io
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from html import escape
-from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
 from mambamatcher.errors import InputError
-from mambamatcher.io.atomic import write_text_atomically
 from mambamatcher.io.drawing import confidence_colour
 from mambamatcher.io.images import ImageLike, load_image
 
@@ -35,25 +33,23 @@ def doubt(line: Mapping[str, Any]) -> float:
     return 1.0 - sum(point["confidence"] for point in line["points"]) / len(line["points"])
 
 
-def write_review(path: Path, find: Find, lines: Sequence[Mapping[str, Any]]) -> None:
-    """Write the page, with the `SHOWN` most doubtful targets at most.
+def make_review(find: Find, lines: Sequence[Mapping[str, Any]]) -> str:
+    """Return the page as HTML, with the `SHOWN` most doubtful targets at most.
 
     Args:
-        path: HTML file to write; an existing one is replaced.
         find: Opens the images with the given names.
         lines: Result of each target, as in `points.jsonl`.
     """
     worst = sorted(lines, key=doubt, reverse=True)[:SHOWN]
     thumbnails = {name: _thumbnail(image) for name, image in find({line["image"] for line in worst})}
     kept = f"the {len(worst)} most doubtful of {len(lines)}" if len(worst) < len(lines) else f"{len(lines)}"
-    page = (
+    return (
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
         f"<title>Transferred points to review</title><style>{_STYLE}</style><h1>Transferred points to review</h1>"
-        f"<p>{kept} targets, the most doubtful first. Confidence: 0 <span class=key></span> 1. Hollow: no match found. "
-        "Hover over a point for its name.</p>"
+        f"<p>{kept} targets, the most doubtful first. Confidence: 0 <span class=key></span> 1. "
+        "Hollow: below the threshold. Hover over a point for its name.</p>"
         f"<main>{''.join(_figure(thumbnails, line) for line in worst)}</main></html>"
     )
-    write_text_atomically(path, page, overwrite=True, errors="replace")  # file names need not be UTF-8
 
 
 def _figure(thumbnails: Mapping[str, str], line: Mapping[str, Any]) -> str:
@@ -62,10 +58,13 @@ def _figure(thumbnails: Mapping[str, str], line: Mapping[str, Any]) -> str:
         return f"<figure class=error><figcaption><b>{name}</b><br>{escape(line['error'])}</figcaption></figure>"
     width, height = line["size"]
     radius = max(width, height) / 60
-    marks = "".join(_mark(point, radius) for point in line["points"])
-    unmatched = sum(not point["matched"] for point in line["points"])
-    caption = f"<b>{name}</b><br>mean confidence {1 - doubt(line):.2f}" + (
-        f", {unmatched} unmatched" if unmatched else ""
+    shown = [point for point in line["points"] if not point.get("absent")]
+    marks = "".join(_mark(point, radius) for point in shown)
+    unmatched = sum(not point["matched"] for point in shown)
+    caption = f"<b>{name}</b><br>" + (
+        escape(line["status"])
+        if "status" in line
+        else f"mean confidence {1 - doubt(line):.2f}" + (f", {unmatched} below the threshold" if unmatched else "")
     )
     return (
         f"<figure><svg viewBox='0 0 {width} {height}' role=img aria-label='{name}'>"
