@@ -19,6 +19,7 @@ from mambamatcher.cli import (
     match,
     propagate,
     reproduce,
+    review,
     serve,
     swap,
     train,
@@ -35,6 +36,7 @@ app = typer.Typer(
 )
 app.command("match")(match.match)
 app.command("propagate")(propagate.propagate)
+app.command("review")(review.review)
 app.command("warp")(warp.warp)
 app.command("swap")(swap.swap)
 app.command("calibrate")(calibrate.calibrate)

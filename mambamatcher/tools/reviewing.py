@@ -41,19 +41,21 @@ class ReviewedRun:
             self.threshold = float(header["threshold"])
         self.targets = read_source(self._origin)
         self.references = _read_references(out)
-        self._made_for = tuple(annotated(load_image(path), points) for path, points in self.references.items())
+        images = [load_image(path) for path in self.references]
+        self.reference_sizes = [image.size for image in images]
+        self._made_for = tuple(map(annotated, images, self.references.values()))
         self.names = list(dict.fromkeys(name for points in self.references.values() for name in points.names))
         self._lock = Lock()
         self.reload()
         self.corrections()  # reports a damaged file before anything is corrected
 
     def reload(self) -> None:
-        """Read the results, the most doubtful first."""
+        """Read the results, by the name of the target and the most doubtful first."""
         names = {item.name for item in self.targets.items}
         found = [result for result in read_results(self.out).values() if result["image"] in names]
         if not found:
             raise InputError(f"{self.out / RESULTS} has no result of an image in {self._origin}")
-        self.results: list[Result] = sorted(found, key=doubt, reverse=True)
+        self.results: dict[str, Result] = {each["image"]: each for each in sorted(found, key=doubt, reverse=True)}
 
     def corrections(self) -> Mapping[str, Correction]:
         """Return what is corrected so far, by the name of the target."""
@@ -65,8 +67,8 @@ class ReviewedRun:
         Raises:
             InputError: The image or a point is not one of the run, or a point lies outside the image.
         """
-        size = next(result["size"] for result in self.results if result["image"] == image)
         if correction is not None:
+            size = self.results[image]["size"]
             if unknown := [name for name in correction.points if name not in self.names]:
                 raise InputError(f"there is no point {unknown[0]!r}; the run has {', '.join(map(repr, self.names))}")
             if places := [place for place in correction.points.values() if place is not None]:
@@ -85,7 +87,7 @@ class ReviewedRun:
     def next_to_correct(self) -> str | None:
         """Return the image whose correction promises most, of those that are not corrected."""
         corrected = self.corrections()
-        return next_to_correct([result for result in self.results if result["image"] not in corrected])
+        return next_to_correct(result for image, result in self.results.items() if image not in corrected)
 
     def repeat(self, matcher: Matcher) -> Summary:
         """Propagate once more, with the corrected images as further references."""
@@ -94,6 +96,11 @@ class ReviewedRun:
         summary = propagate(matcher, references, self.targets, self.out)
         self.reload()
         return summary
+
+    def count_done(self) -> int:
+        """Return how many targets the file of results has; it grows during a round."""
+        with (self.out / RESULTS).open("rb") as file:
+            return max(0, sum(1 for _ in file) - 1)
 
     def _read(self) -> Corrections:
         if not (self.out / FILE).exists():
@@ -110,7 +117,9 @@ def read_skeleton(path: Path) -> Skeleton:
     try:
         category = parse_json(path.read_bytes())["categories"][0]
         names = category["keypoints"]
-        joined = [(names[first - 1], names[second - 1]) for first, second in category["skeleton"] if min(first, second) > 0]
+        joined = [
+            (names[first - 1], names[second - 1]) for first, second in category["skeleton"] if min(first, second) > 0
+        ]
     except OSError as error:
         raise InputError(f"cannot read a skeleton from {path}: {error.strerror}") from error
     except (ValueError, TypeError, LookupError) as error:

@@ -112,7 +112,8 @@ def body_limit(path: str, settings: Settings) -> int:
         "/match": 2 * settings.picture_bytes + FORM_BYTES,
         "/propagate": settings.request_bytes,
     }
-    return min(limits.get(path, SMALL_BYTES), settings.request_bytes)
+    limit = JSON_BYTES if path.startswith("/review/targets/") else limits.get(path, SMALL_BYTES)
+    return min(limit, settings.request_bytes)
 
 
 def _announced_bytes(headers: Headers) -> int:

@@ -1,12 +1,11 @@
 """The routes of `mambamatcher review`: a finished run of `propagate`, corrected image by image.
 
-A client names images by their number in the list, never by a path.
+A client names images by their number, never by a path. The number of an image stays the same after a round.
 """
 
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from io import BytesIO
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
@@ -14,7 +13,7 @@ from fastapi.responses import FileResponse
 
 from mambamatcher.errors import MambaMatcherError
 from mambamatcher.io.images import ImageLike, load_image
-from mambamatcher.tools.corrections import Correction, Status
+from mambamatcher.tools.corrections import Correction
 from mambamatcher.tools.propagate import Summary
 from mambamatcher.tools.review import doubt
 from mambamatcher.tools.reviewing import ReviewedRun, Skeleton
@@ -65,19 +64,20 @@ async def show_run(review: Opened) -> RunInfo:
     """List the targets, the most doubtful first, and the references."""
     run = review.run
     corrections, promising = run.corrections(), run.next_to_correct()
-    targets = [_target_info(result, corrections.get(result["image"])) for result in run.results]
-    names = [result["image"] for result in run.results]
+    numbers = {item.name: number for number, item in enumerate(run.targets.items)}
     return RunInfo(
         folder=_readable(run.out.absolute().name),
         names=run.names,
         skeleton=review.skeleton,
         threshold=run.threshold,
         references=[
-            ReferenceInfo(name=_readable(path.name), points=_points(dict(zip(each.names, each.points.tolist(), strict=True))))
-            for path, each in run.references.items()
+            ReferenceInfo(
+                name=_readable(path.name), size=size, points=_points(dict(zip(each.names, each.points, strict=True)))
+            )
+            for (path, each), size in zip(run.references.items(), run.reference_sizes, strict=True)
         ],
-        targets=targets,
-        next=None if promising is None else names.index(promising),
+        targets=[_target_info(numbers[name], each, corrections.get(name)) for name, each in run.results.items()],
+        next=None if promising is None else numbers[promising],
     )
 
 
@@ -108,7 +108,9 @@ async def show_points(review: Opened, number: int) -> TargetPoints:
             FoundPoint(**{key: point[key] for key in ("name", "x", "y", "confidence", "matched")})
             for point in result.get("points", ())
         ],
-        correction=correction and CorrectionBody(status=correction.status, points=_points(correction.points)),
+        correction=None
+        if correction is None
+        else CorrectionBody(status=correction.status, points=_points(correction.points)),
     )
 
 
@@ -118,7 +120,7 @@ async def correct(state: State, review: Opened, number: int, body: CorrectionBod
     result = _result(review, number)
     if "error" in result:
         raise HTTPException(400, f"{_readable(result['image'])} could not be read, so it has no points")
-    correction = Correction(Status(body.status), {point.name: point.place for point in body.points})
+    correction = Correction(body.status, {point.name: point.place for point in body.points})
     await state.workers.run(review.run.correct, result["image"], correction)
 
 
@@ -162,29 +164,30 @@ async def show_round(review: Opened) -> RoundInfo:
 
 
 def _result(review: Review, number: int) -> Mapping[str, Any]:
-    if not 0 <= number < len(review.run.results):
-        raise HTTPException(404, f"there is no target {number}; the run has {len(review.run.results)}")
-    return review.run.results[number]
+    items = review.run.targets.items
+    name = items[number].name if 0 <= number < len(items) else None
+    if name not in review.run.results:
+        raise HTTPException(404, f"there is no target {number} in this run")
+    return review.run.results[name]
 
 
-def _target_info(result: Mapping[str, Any], correction: Correction | None) -> TargetInfo:
+def _target_info(number: int, result: Mapping[str, Any], correction: Correction | None) -> TargetInfo:
     return TargetInfo(
+        number=number,
         name=_readable(result["image"]),
         doubt=doubt(result),
         error=result.get("error"),
-        status=correction and correction.status,
+        status=correction.status if correction else None,
         corrected=len(correction.points) if correction else 0,
     )
 
 
 def _points(places: Mapping[str, Any]) -> list[ReviewedPoint]:
-    return [ReviewedPoint(name=name, place=place) for name, place in places.items()]
+    return [ReviewedPoint(name=name, place=None if at is None else tuple(at)) for name, at in places.items()]
 
 
 def _show_blocking(image: ImageLike) -> Response:
-    stored = store_image(load_image(image), "")
-    size = {"X-Original-Size": f"{stored.width}x{stored.height}"}
-    return Response(BytesIO(stored.jpeg).getvalue(), media_type="image/jpeg", headers=size)
+    return Response(store_image(load_image(image), "").jpeg, media_type="image/jpeg")
 
 
 def _readable(name: str) -> str:

@@ -1,9 +1,10 @@
 """The JSON of the review routes. All points are pixels of the upright image."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
+from mambamatcher.tools.corrections import Status
 from mambamatcher.web.schemas import BOUNDED, Point, Schema
 
 Name = Annotated[str, Field(max_length=1000)]
@@ -19,7 +20,7 @@ class ReviewedPoint(Schema):
 class CorrectionBody(Schema):
     """What was corrected in an image. A point that is left out was not looked at."""
 
-    status: Literal["accepted", "corrected"]
+    status: Status
     points: Annotated[list[ReviewedPoint], BOUNDED]
 
 
@@ -44,10 +45,11 @@ class TargetPoints(Schema):
 class TargetInfo(Schema):
     """A target in the list."""
 
+    number: int
     name: str
     doubt: float
     error: str | None
-    status: Literal["accepted", "corrected"] | None
+    status: Status | None
     corrected: int = Field(description="Points that were looked at.")
 
 
@@ -55,6 +57,7 @@ class ReferenceInfo(Schema):
     """A reference and its points."""
 
     name: str
+    size: tuple[int, int]
     points: list[ReviewedPoint]
 
 

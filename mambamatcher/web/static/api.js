@@ -14,7 +14,7 @@ export class RequestError extends Error {
   }
 }
 
-async function request(path, options = {}) {
+export async function request(path, options = {}) {
   const end = Date.now() + RETRY_SECONDS * 1000;
   for (;;) {
     const response = await fetch(path, { credentials: "same-origin", ...options }).catch(() => {
@@ -42,12 +42,13 @@ function toSentence(text) {
   return start + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
 }
 
-function post(path, content) {
+export function send(method, path, content) {
   const headers = { "Content-Type": "application/json" };
-  return request(path, { method: "POST", headers, body: JSON.stringify(content) });
+  return request(path, { method, headers, body: JSON.stringify(content) });
 }
 
-const json = (response) => response.json();
+const post = (path, content) => send("POST", path, content);
+export const json = (response) => response.json();
 
 export const listModels = () => request("/models").then(json);
 export const signIn = (token) => post("/signin", { token });
