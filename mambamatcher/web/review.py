@@ -187,7 +187,8 @@ def _points(places: Mapping[str, Any]) -> list[ReviewedPoint]:
 
 
 def _show_blocking(image: ImageLike) -> Response:
-    return Response(store_image(load_image(image), "").jpeg, media_type="image/jpeg")
+    cached = {"Cache-Control": "private, max-age=60"}  # long enough for the page to load the next image ahead
+    return Response(store_image(load_image(image), "").jpeg, media_type="image/jpeg", headers=cached)
 
 
 def _readable(name: str) -> str:

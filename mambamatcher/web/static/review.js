@@ -42,7 +42,7 @@ function render() {
   find("#threshold").value = Math.round(100 * state.threshold);
   find("#threshold-value").textContent = `${Math.round(100 * state.threshold)}%`;
   renderNames(find("#names"), select);
-  renderImages(find("#images"), find("#more"), show);
+  renderImages(find("#images"), find("#more"), (number) => act(() => show(number)));
 }
 
 function referenceMarker({ name, place }) {
@@ -59,14 +59,22 @@ function labels(name) {
   return { id: name, number: state.run.names.indexOf(name) + 1, selected, label: state.labels || selected ? name : "" };
 }
 
-const show = (number) => reportErrors(() => store.show(number));
+async function show(number) {
+  await store.show(number);
+  const next = nextDoubtful();
+  if (next) new Image().src = requests.targetUrl(next.number); // so that it is there when it is shown
+}
 
-/** Show the next target after the current one that is not reviewed; from the last one, go on at the first. */
-async function showNext() {
+/** The next target after the current one that is not reviewed; after the last one follows the first. */
+function nextDoubtful() {
   const { targets } = state.run;
   const index = targets.indexOf(store.info());
-  const rest = [...targets.slice(index + 1), ...targets.slice(0, index)].filter((each) => !store.isReviewed(each));
-  if (rest.length) await show(rest[0].number);
+  return [...targets.slice(index + 1), ...targets.slice(0, index)].find((each) => !store.isReviewed(each));
+}
+
+async function showNext() {
+  const next = nextDoubtful();
+  if (next) await show(next.number);
   else notifyStatus("Every target is reviewed.");
 }
 
@@ -140,27 +148,34 @@ const COMMANDS = {
   0: () => panes.target.resetView(),
 };
 
+let acting = Promise.resolve();
+
+/** Carry out one command after the other: what is typed while a target is loaded is meant for that target. */
+function act(command) {
+  acting = acting.then(() => reportErrors(async () => command()));
+}
+
 function handleKey(event) {
   if (find("dialog[open]") || event.target.matches("input[type=range]")) return;
   const key = event.key.toLowerCase();
   const withControl = event.ctrlKey || event.metaKey;
-  if (withControl && key === "z") event.shiftKey ? store.redo() : store.undo();
-  else if (withControl && key === "y") store.redo();
+  if (withControl && key === "z") act(event.shiftKey ? store.redo : store.undo);
+  else if (withControl && key === "y") act(store.redo);
   else if (withControl || event.altKey) return;
-  else if (ARROWS[event.key]) nudge(ARROWS[event.key], event.shiftKey);
-  else if (COMMANDS[key]) reportErrors(async () => COMMANDS[key]());
+  else if (ARROWS[event.key]) act(() => nudge(ARROWS[event.key], event.shiftKey));
+  else if (COMMANDS[key]) act(COMMANDS[key]);
   else return;
   event.preventDefault();
 }
 
 function listen() {
   const on = (selector, kind, listener) => find(selector).addEventListener(kind, listener);
-  on("#accept", "click", () => reportErrors(accept));
-  on("#absent", "click", COMMANDS.x);
-  on("#next", "click", showNext);
-  on("#previous", "click", showPrevious);
-  on("#undo", "click", () => reportErrors(store.undo));
-  on("#redo", "click", () => reportErrors(store.redo));
+  on("#accept", "click", () => act(accept));
+  on("#absent", "click", () => act(COMMANDS.x));
+  on("#next", "click", () => act(showNext));
+  on("#previous", "click", () => act(showPrevious));
+  on("#undo", "click", () => act(store.undo));
+  on("#redo", "click", () => act(store.redo));
   on("#labels", "change", COMMANDS.l);
   on("#threshold", "input", (event) => store.set({ threshold: event.target.value / 100 }));
   on("#other-reference", "click", () => store.set({ reference: (state.reference + 1) % state.run.references.length }));
