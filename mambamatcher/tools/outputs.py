@@ -64,12 +64,17 @@ def begin_round(out: Path, header: Mapping[str, Any]) -> bool:
     return True
 
 
-def write_formats(written: WrittenFiles, targets: Source, results: Sequence[Result]) -> None:
+def write_formats(
+    written: WrittenFiles, targets: Source, results: Sequence[Result], references: Sequence[Reference] = ()
+) -> None:
     """Write all results as CSV, COCO and the page to review them by."""
     found = {result["image"]: _point_set(result) for result in results if "error" not in result}
     for name in (CSV, COCO):  # file names that are not UTF-8 are written as the bytes they are
         written.write(name, format_points(name, found), errors="surrogateescape")
-    written.write(REVIEW, make_review(targets.find, results), errors="replace")
+    shown = [
+        ("reference" if each.path is None else each.path.name, each.loaded.image, each.points) for each in references
+    ]
+    written.write(REVIEW, make_review(targets.find, results, shown), errors="replace")
 
 
 def write_references(written: WrittenFiles, references: Sequence[Reference]) -> None:

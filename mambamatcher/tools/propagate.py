@@ -124,7 +124,7 @@ def propagate(
     written.forget([RESULTS])  # it may grow
 
     def finish(results: list[Result]) -> Summary:
-        write_formats(written, targets, results)
+        write_formats(written, targets, results, references)
         write_references(written, references)
         written.add(RESULTS)
         counts = Counter[str]()

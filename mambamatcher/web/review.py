@@ -107,6 +107,7 @@ async def show_points(review: Opened, number: int) -> TargetPoints:
         points=[
             FoundPoint(**{key: point[key] for key in ("name", "x", "y", "confidence", "matched")})
             for point in result.get("points", ())
+            if not point.get("absent")
         ],
         correction=None
         if correction is None

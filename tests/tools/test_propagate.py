@@ -4,6 +4,7 @@ import os
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from mambamatcher import Matcher
 from mambamatcher.errors import InputError
@@ -244,13 +245,15 @@ def test_the_page_puts_the_doubtful_first_and_shows_names_as_text(work):
     broken = {"image": "broken.jpg", "error": "<script>"}
     assert [doubt(each) for each in (sure, doubtful, broken)] == pytest.approx([0.15, 0.6, 1.0])
     lines = [sure, broken, doubtful]
-    page = make_review(lambda names: [(name, work / "targets" / name) for name in names], lines)
-    assert page.index("broken.jpg") < page.index("b &lt;i&gt;.png") < page.index("a.png")
-    for raw in ("<i>", "<script>", "<b>&", "http://", "https://"):
+    reference = ("<u>.png", Image.new("RGB", (40, 30)), make_points([(1, 2)], ["<b>&'"]))
+    page = make_review(lambda names: [(name, work / "targets" / name) for name in names], lines, [reference])
+    assert page.index("&lt;u&gt;.png") < page.index("broken.jpg") < page.index("b &lt;i&gt;.png") < page.index("a.png")
+    for raw in ("<i>", "<u>", "<script>", "<b>&", "http://", "https://"):
         assert raw not in page
-    assert page.count("<circle") == 4
+    assert page.count("<circle") == 5
+    assert page.count("1<tspan class=name> &lt;b&gt;&amp;&#x27;</tspan>") == 5
     assert page.count("fill='none'") == 1
-    assert page.count("data:image/jpeg;base64,") == 2
+    assert page.count("data:image/jpeg;base64,") == 3
 
 
 def test_the_references_are_described_once_however_many_targets_there_are(matcher, work, monkeypatch):

@@ -83,7 +83,7 @@ def test_a_run_is_reviewed_with_keys_only(review, out):
     expect(current(page)).to_have_text(order[0])
     expect(page.locator("#target .marker")).to_have_count(6)
     expect(page.locator("#target .bone")).to_have_count(len(SKELETON))
-    expect(page.locator("#reference .marker .label")).to_have_count(6)
+    expect(page.locator("#reference .name")).to_have_count(6)
     found = {point["name"]: point for point in next(each for each in results if each["image"] == order[0])["points"]}
     worst = min(found.values(), key=lambda point: point["confidence"])
     expect(page.locator("#names button[aria-pressed=true] .text")).to_have_text(worst["name"])
@@ -193,7 +193,7 @@ def test_a_round_keeps_corrections_and_computes_the_rest_again(review, out):
     saved(page)
     corrected = corrections(out)[name]
     page.get_by_role("button", name="Repeat with corrections").click()
-    expect(page.locator("#status")).to_contain_text("1 kept as corrected", timeout=60_000)
+    expect(page.locator("#status")).to_contain_text("Kept as corrected: 1.", timeout=60_000)
     shoot(page, "review-round")
     results = {line["image"]: line for line in map(json.loads, (out / "points.jsonl").read_text().splitlines()[1:])}
     assert results[name]["status"] == "corrected"

@@ -8,6 +8,7 @@ const REACH = { mouse: 14, pen: 18, touch: 26 }; // distance in screen pixels wi
 const CLICK_SLACK = 6; // a press that moves by fewer screen pixels is a click
 const STEP = 0.01; // of the image's longer side, per press of an arrow key
 const MAX_ZOOM = 20;
+const LABEL_WIDTH = 0.18; // of the image's width, about
 export const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
 export class Pane {
@@ -70,7 +71,7 @@ export class Pane {
     this.markers = markers;
     this.joined = joined;
     const order = [...markers].sort((one, other) => Number(one.selected) - Number(other.selected));
-    this.overlay.replaceChildren(...this.drawLines(), ...order.map((marker) => this.drawMarker(marker)), this.drawCrosshair());
+    this.overlay.replaceChildren(...this.drawLines(), ...order.map((marker) => this.drawLabel(marker)), ...order.map((marker) => this.drawMarker(marker)), this.drawCrosshair());
   }
 
   drawLines() {
@@ -83,9 +84,7 @@ export class Pane {
 
   drawMarker(marker) {
     const states = ["selected", "hollow", "corrected"].filter((state) => marker[state]);
-    const holder = draw("svg", { ...this.position(marker), class: ["marker", ...states].join(" "), overflow: "visible" });
-    const group = draw("g", { class: "unzoomed" });
-    holder.append(group);
+    const [holder, group] = this.drawHolder(marker, ["marker", ...states].join(" "));
     holder.dataset.point = marker.number;
     const number = draw("text", {});
     number.textContent = marker.number;
@@ -98,13 +97,31 @@ export class Pane {
       tag.append(draw("rect", { x: -20, y: -11, width: 40, height: 22, rx: 11 }), text);
       group.append(tag);
     }
-    if (marker.label) {
-      const right = marker.x < 0.75 * this.image.width;
-      const label = draw("text", { class: "label", x: right ? 17 : -17, "text-anchor": right ? "start" : "end" });
-      label.textContent = marker.label;
-      group.append(label);
-    }
     return holder;
+  }
+
+  /** Draw the name of a point, on the side where fewer other points are. */
+  drawLabel(marker) {
+    const [holder, group] = this.drawHolder(marker, marker.selected ? "name selected" : "name");
+    const crowded = (side) => {
+      const beside = (other) => (side * (other.x - marker.x)) / this.image.width;
+      const near = (other) => beside(other) > 0 && beside(other) < LABEL_WIDTH && Math.abs(other.y - marker.y) < 0.04 * this.image.height;
+      const outside = (side > 0 ? this.image.width - marker.x : marker.x) < LABEL_WIDTH * this.image.width;
+      return this.markers.filter(near).length + (outside ? 2 : 0);
+    };
+    const right = crowded(1) <= crowded(-1);
+    const label = draw("text", { x: right ? 17 : -17, "text-anchor": right ? "start" : "end" });
+    label.textContent = marker.label ?? "";
+    group.append(label);
+    return holder;
+  }
+
+  /** A place to draw at a marker, in screen pixels whatever the zoom. */
+  drawHolder(marker, kind) {
+    const holder = draw("svg", { ...this.position(marker), class: kind, overflow: "visible" });
+    const group = draw("g", { class: "unzoomed" });
+    holder.append(group);
+    return [holder, group];
   }
 
   drawCrosshair() {

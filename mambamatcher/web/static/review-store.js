@@ -66,11 +66,13 @@ export function movePoint(name, x, y, batch = null) {
   correct("corrected", new Map([...(target().correction?.points ?? []), [name, place]]), batch && `${batch} ${name}`);
 }
 
-/** Say that the selected point is absent from the target, or that it is not. */
+/** Say that a point is absent from the target, or that it is not: then it is where it was found, or in the middle. */
 export function toggleAbsent(name) {
-  const points = new Map(target().correction?.points ?? []);
-  if (points.get(name) === null) points.delete(name);
-  else points.set(name, null);
+  const { size, points: found, correction } = target();
+  const points = new Map(correction?.points ?? []);
+  if (!placeOf(name).absent) points.set(name, null);
+  else if (found.has(name)) points.delete(name);
+  else points.set(name, [size[0] / 2, size[1] / 2]);
   correct("corrected", points);
 }
 

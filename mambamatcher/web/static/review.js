@@ -124,7 +124,8 @@ async function repeat() {
   }
   store.forget();
   await open();
-  notifyStatus(`${round.moved} points moved in ${round.changed} targets; ${round.kept} kept as corrected.`);
+  const next = state.run.next === null ? "" : " This one gains most when it is corrected next.";
+  notifyStatus(`Points moved: ${round.moved}, in ${round.changed} of ${round.total} targets. Kept as corrected: ${round.kept}.${next}`);
 }
 
 /** Load the run, and show the target whose correction promises most. */

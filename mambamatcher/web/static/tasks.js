@@ -86,7 +86,7 @@ export async function removeTarget(id) {
 
 export async function startOver() {
   const parts = [count(store.images(), "image"), ...(state.points.length ? [count(state.points, "point")] : [])];
-  if (!(await confirmLoss(`${parts.join(" and ")} are removed from this browser and from the server.`, "Start over"))) return;
+  if (!(await confirmLoss(`${parts.join(" and ")} are removed from this browser and from the server. Undo brings them back until you close the page.`, "Start over"))) return;
   store.images().forEach(release);
   store.edit(store.emptySession);
   notify.status("");
