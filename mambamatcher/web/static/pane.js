@@ -45,8 +45,13 @@ export class Pane {
     this.section.querySelector(".hint").hidden = !image;
     if (!image) return;
     this.frame.style.setProperty("--ratio", image.width / image.height);
-    this.img.src = url;
     this.img.alt = image.name;
+    this.img.hidden = true; // until it is there: the points must never lie on the image before it
+    this.img.src = url;
+    this.ready = this.img
+      .decode()
+      .catch(() => {})
+      .then(() => this.image === image && (this.img.hidden = false));
     this.resetView();
     this.cursor = { x: image.width / 2, y: image.height / 2 };
   }

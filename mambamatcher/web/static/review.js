@@ -61,6 +61,7 @@ function labels(name) {
 
 async function show(number) {
   await store.show(number);
+  await panes.target.ready; // what is typed before it is seen waits
   const next = nextDoubtful();
   if (next) new Image().src = requests.targetUrl(next.number); // so that it is there when it is shown
 }
