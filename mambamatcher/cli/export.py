@@ -6,12 +6,13 @@ from typing import Annotated
 import typer
 
 from mambamatcher.cli.match import load_matcher
+from mambamatcher.cli.model_options import Model
 
 
 def export(
     onnx: Annotated[Path | None, typer.Option(help="ONNX file to write.")] = None,
     folder: Annotated[Path | None, typer.Option(help="Folder for weights and configuration.")] = None,
-    model: Annotated[str | None, typer.Option(help="Name of a preset or folder of a saved model.")] = None,
+    model: Model = None,
     average: Annotated[
         list[Path] | None, typer.Option(help="Folder of a saved model to average the weights with; may be repeated.")
     ] = None,

@@ -16,6 +16,7 @@ from mambamatcher.io.atomic import make_folder, read_settings, refuse_existing, 
 from mambamatcher.model.backbones.weights import HUB_ID, check_fit, download, load_exactly, read_state_dict
 from mambamatcher.model.config import from_dict, to_dict
 from mambamatcher.model.mambamatcher import MambaMatcher, ModelConfig
+from mambamatcher.model.presets import PRESETS
 from mambamatcher.pause_gc import collection_paused
 from mambamatcher.registry import unknown
 
@@ -130,6 +131,19 @@ def find_pretrained(source: str | PathLike[str]) -> Path:
             f"{unknown('model', str(source), SHIPPED)} The folder of a saved model or a hub id owner/name works too."
         )
     return folder
+
+
+def find_config(name: str) -> ModelConfig:
+    """Return the configuration of a saved model, a shipped one, or a preset.
+
+    Raises:
+        ConfigError: There is none of that name, or it cannot be read.
+    """
+    if Path(name).is_dir() or name in SHIPPED:
+        return read_config(find_pretrained(name) / CONFIG)
+    if name not in PRESETS:
+        raise unknown("model", name, (*SHIPPED, *PRESETS))
+    return PRESETS[name]()
 
 
 def reconfigured(model: MambaMatcher, config: ModelConfig) -> MambaMatcher:
