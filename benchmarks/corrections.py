@@ -22,7 +22,7 @@ from mambamatcher.datasets.faults import Faults
 from mambamatcher.datasets.records import AnnotatedImage
 from mambamatcher.datasets.voc_keypoints import FOLDERS, held_out, photo, read_images
 from mambamatcher.matching.matcher import Matcher
-from mambamatcher.model.checkpoint import SHIPPED
+from mambamatcher.model.saved import SHIPPED
 from mambamatcher.tools.references import combine_answers
 from mambamatcher.tools.rounds import describe_image
 

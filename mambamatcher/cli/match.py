@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -117,15 +117,20 @@ def found_points(result: "MatchResult", names: tuple[str, ...]) -> "PointSet":
     )
 
 
-def load_matcher(model: str | None, device: str | None = None) -> "Matcher":
+def load_matcher(
+    model: str | None, device: str | None = None, runtime: Literal["onnx", "torch"] | None = None
+) -> "Matcher":
     """Load a folder if there is one of that name, else a shipped model, else a preset."""
+    from mambamatcher.matching.loading import require_torch
     from mambamatcher.matching.matcher import Matcher
-    from mambamatcher.model.checkpoint import SHIPPED
-    from mambamatcher.model.presets import PRESETS
+    from mambamatcher.model.saved import SHIPPED
     from mambamatcher.registry import unknown
 
     if model is None or Path(model).is_dir() or model in SHIPPED:
-        return Matcher.from_pretrained(model, device=device)
+        return Matcher.from_pretrained(model, device=device, runtime=runtime)
+    require_torch(f"{model!r} is neither a folder nor one of {', '.join(SHIPPED)}, and presets need PyTorch")
+    from mambamatcher.model.presets import PRESETS
+
     if model not in PRESETS:
         raise unknown("model", model, (*SHIPPED, *PRESETS))
     return Matcher.from_preset(model, device=device)

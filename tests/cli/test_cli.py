@@ -8,8 +8,8 @@ from PIL import Image
 
 from mambamatcher import cli
 from mambamatcher.cli import train
-from mambamatcher.model.checkpoint import SHIPPED
 from mambamatcher.model.presets import PRESETS
+from mambamatcher.model.saved import SHIPPED
 from tests.helpers import noise_file, run_cli
 
 
