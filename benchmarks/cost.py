@@ -139,13 +139,13 @@ def measure() -> dict:
     from mambamatcher.io.images import load_image
     from mambamatcher.jobs.source import images, read_source
     from mambamatcher.matching.portable import PortableMatcher
-    from mambamatcher.model.checkpoint import SHIPPED
+    from mambamatcher.model.saved import SHIPPED
     from mambamatcher.tools.features import write_features
     from mambamatcher.tools.propagate import propagate_each, read_references
 
     torch.set_num_threads(1)
     sample = SHIPPED["lite"].parent / "sample"
-    matcher = Matcher.from_pretrained("lite")
+    matcher = Matcher.from_pretrained("lite", runtime="torch")
     references = read_references(matcher, [sample / "source.png"], sample / "points.json")
     target, rng = load_image(sample / "target.png"), np.random.default_rng(0)
     found: dict = {"circumstances": asdict(circumstances()), "decode_seconds": {}, "read_bytes": {}}
@@ -173,7 +173,7 @@ def measure() -> dict:
         }
     found["operations"] = {
         name: {stage.name: stage.flops for stage in stages(config)}
-        for name, config in (("embedded", matcher.config), ("paper", presets.paper()))
+        for name, config in (("embedded", matcher.model.config), ("paper", presets.paper()))
     }
     return found
 

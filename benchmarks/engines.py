@@ -125,7 +125,7 @@ def measure(targets: Path, out: Path) -> tuple[dict[str, dict[str, float]], set[
 
 def main() -> int:
     from mambamatcher.benchmark.measurement import circumstances
-    from mambamatcher.model.checkpoint import SHIPPED
+    from mambamatcher.model.saved import SHIPPED
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pictures", type=int, default=500)

@@ -26,7 +26,8 @@ from PIL import Image
 
 from mambamatcher import Matcher
 from mambamatcher.benchmark.measurement import circumstances
-from mambamatcher.model.checkpoint import SHIPPED, load_pretrained, reconfigured
+from mambamatcher.model.checkpoint import load_pretrained, reconfigured
+from mambamatcher.model.saved import SHIPPED
 from mambamatcher.web.server import create_app
 from mambamatcher.web.state import Settings
 
@@ -156,7 +157,7 @@ def main() -> int:
     result = {
         **asdict(circumstances()),
         "model": "the embedded model",
-        "side": matcher.config.side,
+        "side": matcher.runtime.side,
         "cache_bytes": CACHE_BYTES,
         "growth": {label: growth(samples) for label, samples in curves.items()},
         "allowed": ALLOWED,

@@ -40,7 +40,7 @@ def main() -> None:
     scores, changes = [], []
     for pair in pairs[:: len(pairs) // arguments.pairs][: arguments.pairs]:
         images = [
-            to_bytes(resize_square(load_image(each.path), model.config.side))[None] / 255.0
+            torch.from_numpy(to_bytes(resize_square(load_image(each.path), model.config.side)))[None] / 255.0
             for each in (pair.source, pair.target)
         ]
         with torch.inference_mode():

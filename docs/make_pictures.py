@@ -75,7 +75,7 @@ def draw_steps(matcher: Matcher, pair: PreparedPair, point: Float[np.ndarray, "2
     _write(axes, "how-1-images.jpg")
 
     with torch.inference_mode():
-        source, target = (matcher.encode(image) for image in (pair.source, pair.target))
+        source, target = (torch.from_numpy(matcher.encode(image))[None] for image in (pair.source, pair.target))
         scores = correlation_map(source, target)[0]
     levels = [0, len(scores) // 2, len(scores) - 1]
     draw_features(source[0], target[0], levels)
@@ -93,7 +93,7 @@ def draw_steps(matcher: Matcher, pair: PreparedPair, point: Float[np.ndarray, "2
     axes = _axes(2)
     _over(axes[0], pair.target, scores[:, row, column].mean(dim=0))
     axes[0].set_title("mean of the levels")
-    _over(axes[1], pair.target, pair.refined[0, row, column])
+    _over(axes[1], pair.target, pair.refined[row, column])
     axes[1].plot(*found, "o", color="none", markeredgecolor="#ff3b30", markersize=14, markeredgewidth=2)
     axes[1].set_title("refined; the ring is the match")
     _write(axes, "how-5-refined.jpg")

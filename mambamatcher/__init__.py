@@ -1,6 +1,7 @@
 """Semantic correspondence: for a point on one object, the same point on a different object of its kind."""
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from mambamatcher.pause_gc import collection_paused
@@ -22,10 +23,15 @@ _HOMES = {
     "Matcher": "mambamatcher.matching.matcher",
     "ModelConfig": "mambamatcher.model.mambamatcher",
 }
+_NEED_TORCH = ("MambaMatcher", "ModelConfig", "presets")
 
 
 def __getattr__(name: str) -> Any:
     """Import what is asked for, when it is asked for: `import mambamatcher` itself loads nothing heavy."""
+    if name in _NEED_TORCH and find_spec("torch") is None:
+        from mambamatcher.errors import BackendError
+
+        raise BackendError(f"{name} needs PyTorch, which is not installed; run: pip install mambamatcher[torch]")
     with collection_paused():
         if name == "presets":
             return import_module("mambamatcher.model.presets")

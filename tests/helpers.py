@@ -19,7 +19,7 @@ from mambamatcher.model.mambamatcher import MambaMatcher, ModelConfig
 
 def to_tensor(image: Image.Image, side: int) -> Float[Tensor, "3 side side"]:
     """Resize an image as the matcher does, with values in [0, 1]."""
-    return to_bytes(resize_square(image, side)).float() / 255.0
+    return torch.from_numpy(to_bytes(resize_square(image, side))).float() / 255.0
 
 
 def noise_file(width: int = 60, height: int = 40, file_format: str = "PNG", seed: int = 0, **options: object) -> bytes:

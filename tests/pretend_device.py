@@ -17,7 +17,8 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.backend_registration import _DummyBackendModule, _setup_privateuseone_for_python_backend
 
 from mambamatcher import Matcher
-from mambamatcher.model.checkpoint import SHIPPED, load_pretrained, reconfigured
+from mambamatcher.model.checkpoint import load_pretrained, reconfigured
+from mambamatcher.model.saved import SHIPPED
 from mambamatcher.tools.flow import dense_flow
 
 NAME = "pretend"

@@ -13,7 +13,7 @@ from mambamatcher.model.features import FEATURE_AGGREGATIONS
 from mambamatcher.model.layers.mamba import MambaSettings
 from mambamatcher.model.mambamatcher import ModelConfig
 from mambamatcher.model.presets import PRESETS
-from mambamatcher.model.transfer import Transfer
+from mambamatcher.model.transfer_settings import Transfer
 
 SURFACE = Path(__file__).with_name("api_surface.json")
 

@@ -36,10 +36,17 @@ def test_nearest_neighbours_match_without_numba_and_without_compilers():
     assert not modules & {"numba", *COMPILERS, *LIBRARIES}
 
 
-def test_lite_matches_without_compilers_other_than_numba():
-    modules = modules_after(MATCH.format("from_pretrained('lite')"))
+def test_lite_matches_without_compilers_other_than_numba_by_torch():
+    modules = modules_after(MATCH.format("from_pretrained('lite', runtime='torch')"))
     assert "numba" in modules
     assert not modules & (COMPILERS | LIBRARIES - {"scipy"})  # Numba itself imports SciPy
+
+
+@pytest.mark.parametrize("model", ["default", "lite"])
+def test_shipped_models_match_without_torch_and_numba(model):
+    modules = modules_after(MATCH.format(f"from_pretrained({model!r})"))
+    assert "onnxruntime" in modules
+    assert not modules & {"torch", "numba", "einops", "onnx", *COMPILERS, *LIBRARIES}
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["match", "--help"], ["benchmark", "pair", "--help"]])

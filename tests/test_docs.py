@@ -23,10 +23,10 @@ import pytest
 import mambamatcher
 from mambamatcher.datasets.rendered import PAIRS
 from mambamatcher.matching.confidence import load_calibration
-from mambamatcher.model.checkpoint import SHIPPED
 from mambamatcher.model.correlation import CORRELATION_AGGREGATIONS
 from mambamatcher.model.features import FEATURE_AGGREGATIONS
 from mambamatcher.model.presets import PRESETS
+from mambamatcher.model.saved import SHIPPED
 from mambamatcher.registry import Registry
 
 ROOT = Path(__file__).parent.parent

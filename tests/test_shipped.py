@@ -14,7 +14,7 @@ import pytest
 from mambamatcher import Matcher
 from mambamatcher.datasets.benchmarks import read_pairs
 from mambamatcher.datasets.records import Pair
-from mambamatcher.model.checkpoint import SHIPPED
+from mambamatcher.model.saved import SHIPPED
 
 STORED = Path(__file__).parent / "shipped_matches.json"
 PAIRS = 6

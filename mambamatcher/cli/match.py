@@ -2,11 +2,12 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from mambamatcher.cli.engine_options import Device
+from mambamatcher.cli.model_options import Model, Threshold, set_threshold
 from mambamatcher.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ def match(
     points_file: Annotated[
         Path | None, typer.Option(help="Points as JSON, CSV or COCO keypoints; hidden and absent ones are skipped.")
     ] = None,
-    model: Annotated[str | None, typer.Option(help="Preset name or folder of a saved model.")] = None,
+    model: Model = None,
+    threshold: Threshold = None,
     device: Device = None,
     top_k: Annotated[int, typer.Option(min=1, help="Report up to that many distinct candidates per point.")] = 1,
     out: Annotated[Path | None, typer.Option(help="Save the matches as an image.")] = None,
@@ -50,11 +52,12 @@ def match(
         if result_file is not None:
             check(result_file)
             refuse_existing(result_file, overwrite)
-    matcher = load_matcher(model, device)
+    typed_only = wanted is None or points_file is None
+    matcher = set_threshold(load_matcher(model, device), threshold)
     wanted = make_points(matcher.suggest_points(source)) if wanted is None else wanted
     result = matcher.match(source, target, wanted.points, top_k=top_k)
     if out is not None:
-        result.save(out, overwrite)
+        result.save(out, overwrite, names=None if typed_only else wanted.names)
     if heatmap is not None:
         result.save_heatmaps(heatmap, overwrite)
     if points_out is not None:
@@ -100,29 +103,34 @@ def gather_points(typed: list[tuple[float, float]], file: Path | None, source: P
 
 
 def found_points(result: "MatchResult", names: tuple[str, ...]) -> "PointSet":
-    """Return the matches as points of the target. Points without a match are marked absent."""
+    """Return the matches as points of the target. Those below the threshold keep their place and count as hidden."""
     import numpy as np
 
-    from mambamatcher.io.points import ABSENT, VISIBLE, PointSet
+    from mambamatcher.io.points import HIDDEN, VISIBLE, PointSet
 
     return PointSet(
         points=result.points,
         names=names,
-        visibility=np.where(result.matched, VISIBLE, ABSENT),
+        visibility=np.where(result.matched, VISIBLE, HIDDEN),
         confidence=result.confidence,
         size=result.target.size,
     )
 
 
-def load_matcher(model: str | None, device: str | None = None) -> "Matcher":
+def load_matcher(
+    model: str | None, device: str | None = None, runtime: Literal["onnx", "torch"] | None = None
+) -> "Matcher":
     """Load a folder if there is one of that name, else a shipped model, else a preset."""
+    from mambamatcher.matching.loading import require_torch
     from mambamatcher.matching.matcher import Matcher
-    from mambamatcher.model.checkpoint import SHIPPED
-    from mambamatcher.model.presets import PRESETS
+    from mambamatcher.model.saved import SHIPPED
     from mambamatcher.registry import unknown
 
     if model is None or Path(model).is_dir() or model in SHIPPED:
-        return Matcher.from_pretrained(model, device=device)
+        return Matcher.from_pretrained(model, device=device, runtime=runtime)
+    require_torch(f"{model!r} is neither a folder nor one of {', '.join(SHIPPED)}, and presets need PyTorch")
+    from mambamatcher.model.presets import PRESETS
+
     if model not in PRESETS:
         raise unknown("model", model, (*SHIPPED, *PRESETS))
     return Matcher.from_preset(model, device=device)

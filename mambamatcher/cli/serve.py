@@ -133,7 +133,7 @@ def model_loaders(models: list[str] | None, device: str | None = None) -> "dict[
         models: Shipped models, presets and folders; None for both shipped models and `nearest`.
         device: Where the models compute; None for the CPU.
     """
-    from mambamatcher.model.checkpoint import SHIPPED
+    from mambamatcher.model.saved import SHIPPED
 
     models = models or [*map(str, SHIPPED.values()), "nearest"]
     loaders: dict[str, Callable[[], Matcher]] = {}

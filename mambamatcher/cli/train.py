@@ -1,9 +1,12 @@
 """`mambamatcher train`: train a model on pairs with keypoints."""
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from mambamatcher.errors import BackendError
 
 VALIDATION_SPLITS = ("selection", "val", "test")  # the first of these that the dataset has is the default
 
@@ -38,6 +41,7 @@ def train(
 
     Example: mambamatcher train --recipe vit-s --root data --out runs/vit-s --devices 2
     """
+    require_training()
     from mambamatcher.datasets.benchmarks import DATASETS, read_pairs
     from mambamatcher.errors import ConfigError
     from mambamatcher.model.config import override
@@ -71,3 +75,14 @@ def train(
     )
     hardware = Hardware(devices=devices, nodes=nodes, precision=precision, accelerator=accelerator, profile=profile)
     typer.echo(f"trained: {run(changed, data, out, hardware, resume)}")
+
+
+def require_training() -> None:
+    """Check that the extra `train` is installed.
+
+    Raises:
+        BackendError: A package of it is missing.
+    """
+    for name in ("lightning", "torchmetrics", "tensorboard"):
+        if find_spec(name) is None:
+            raise BackendError(f"{name} is missing; install it with: pip install 'mambamatcher[train]'")

@@ -8,7 +8,6 @@ from PIL import Image
 
 from mambamatcher.matching.matcher import Matcher
 from mambamatcher.matching.portable import PortableMatcher
-from mambamatcher.model.config import to_dict
 
 
 class MatcherPredictor:
@@ -24,7 +23,7 @@ class MatcherPredictor:
         """
         self.name = name
         self.configuration: Mapping[str, Any] = {
-            **to_dict(matcher.config),
+            **matcher.config,
             "weights_hash": matcher.runtime.weights_hash(),
         }
         self._portable = PortableMatcher(matcher, device)

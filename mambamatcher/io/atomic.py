@@ -94,6 +94,15 @@ def write_atomically(path: Path, write: Callable[[Path], None], overwrite: bool 
         raise InputError(f"cannot write {path}: {error.strerror or error}") from error
 
 
+def write_bytes_atomically(path: Path, content: bytes, overwrite: bool = False) -> None:
+    """Write a file in one step, so that no reader ever sees a part of it; see `write_text_atomically`."""
+
+    def write(temporary: Path) -> None:
+        temporary.write_bytes(content)
+
+    write_atomically(path, write, overwrite)
+
+
 def write_text_atomically(path: Path, text: str, overwrite: bool = False, errors: str = "strict") -> None:
     """Write a UTF-8 text file in one step, so that no reader ever sees a part of it.
 

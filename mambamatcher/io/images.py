@@ -4,19 +4,37 @@ import os
 from mmap import ACCESS_READ, mmap
 from os import PathLike
 from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-import torch
 from jaxtyping import UInt8
 from PIL import Image
-from torch import Tensor
 
 from mambamatcher.errors import InputError
 from mambamatcher.io.decoding import MAX_PIXELS, check_size, decode, open_header, orientation_of, upright_rgb
 from mambamatcher.io.decoding_worker import WORKERS
 from mambamatcher.io.image_headers import inspect
 
-ImageLike = str | PathLike[str] | bytes | Image.Image | np.ndarray | Tensor
+
+@runtime_checkable
+class TensorLike(Protocol):
+    """What is used of a PyTorch tensor; PyTorch itself need not be installed."""
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        ...
+
+    def detach(self) -> Any:
+        """Return the values without their gradient."""
+        ...
+
+    def movedim(self, source: int, destination: int) -> Any:
+        """Move an axis."""
+        ...
+
+
+ImageLike = str | PathLike[str] | bytes | Image.Image | np.ndarray | TensorLike
 
 
 def load_image(image: ImageLike) -> Image.Image:
@@ -30,14 +48,14 @@ def load_image(image: ImageLike) -> Image.Image:
     Raises:
         InputError: The image is missing, damaged, empty, too large, or of a kind that is not read.
     """
-    if isinstance(image, Tensor):
-        image = image.detach().cpu()
-        image = (image.movedim(0, -1) if image.ndim == 3 else image).numpy()
+    if isinstance(image, TensorLike):  # a tensor of PyTorch
+        image = (image.movedim(0, -1) if image.ndim == 3 else image).detach().cpu().numpy()
     if isinstance(image, np.ndarray):
         image = _from_array(image)
     if isinstance(image, Image.Image):
         check_size(image, "the image", MAX_PIXELS)
         return upright_rgb(image, "the image")
+    assert not isinstance(image, TensorLike)
     content, name = (image, "the image") if isinstance(image, bytes) else (Path(image), str(image))
     if isinstance(content, Path):
         require_file(content)
@@ -99,6 +117,6 @@ def resize_square(image: Image.Image, side: int) -> Image.Image:
     return image.resize((side, side), Image.Resampling.BILINEAR, reducing_gap=3.0)
 
 
-def to_bytes(image: Image.Image) -> UInt8[Tensor, "3 height width"]:
+def to_bytes(image: Image.Image) -> UInt8[np.ndarray, "3 height width"]:
     """Return the pixels of an RGB image."""
-    return torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()
+    return np.ascontiguousarray(np.asarray(image).transpose(2, 0, 1))

@@ -1,4 +1,4 @@
-"""A store for tensors that took long to compute: recent ones in memory, all of them on disk where there is a folder."""
+"""A store for arrays that took long to compute: recent ones in memory, all of them on disk where there is a folder."""
 
 import logging
 import os
@@ -9,13 +9,12 @@ from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
 
-import torch
+import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
-from torch import Tensor
+from safetensors.numpy import save
 
 from mambamatcher.errors import InputError
-from mambamatcher.io.atomic import write_atomically
+from mambamatcher.io.atomic import write_bytes_atomically
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +23,7 @@ _SUFFIX, _DIGEST = ".safetensors", "digest"
 Key = tuple[Hashable, ...]
 
 
-def digest(*parts: Tensor | str) -> str:
+def digest(*parts: np.ndarray | str) -> str:
     """Return a name for exactly these values."""
     hasher = blake2b(digest_size=20)
     for part in parts:
@@ -33,13 +32,13 @@ def digest(*parts: Tensor | str) -> str:
             hasher.update(f"text ({len(content)},)".encode())
             hasher.update(content)
         else:
-            hasher.update(f"{part.dtype} {tuple(part.shape)}".encode())
-            hasher.update(part.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+            hasher.update(f"{part.dtype} {part.shape}".encode())
+            hasher.update(np.ascontiguousarray(part).reshape(-1).view(np.uint8).data)
     return hasher.hexdigest()
 
 
 class TensorStore:
-    """Lists of tensors by key, safe to share between threads; a folder may be shared between processes.
+    """Lists of arrays by key, safe to share between threads; a folder may be shared between processes.
 
     Args:
         memory_bytes: What stays in memory; the least recently used entries are evicted first.
@@ -61,7 +60,7 @@ class TensorStore:
         store._memory = self._memory
         return store
 
-    def get(self, key: Key, name: Callable[[], str] | None = None) -> list[Tensor] | None:
+    def get(self, key: Key, name: Callable[[], str] | None = None) -> list[np.ndarray] | None:
         """Return an entry, or None.
 
         Args:
@@ -75,11 +74,11 @@ class TensorStore:
                 self._memory.put(key, found)
         return found
 
-    def put(self, key: Key, tensors: Sequence[Tensor], name: Callable[[], str] | None = None) -> None:
+    def put(self, key: Key, arrays: Sequence[np.ndarray], name: Callable[[], str] | None = None) -> None:
         """Keep an entry in memory and, given a name, on disk."""
-        self._memory.put(key, list(tensors))
+        self._memory.put(key, list(arrays))
         if self._disk is not None and name is not None:
-            self._disk.put(name(), tensors)
+            self._disk.put(name(), arrays)
 
     def evict(self, part: Hashable) -> None:
         """Drop from memory every entry whose key has this part."""
@@ -95,23 +94,23 @@ class _Memory:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._entries: OrderedDict[Key, list[Tensor]] = OrderedDict()
+        self._entries: OrderedDict[Key, list[np.ndarray]] = OrderedDict()
         self._size = 0
         self._lock = Lock()
 
-    def get(self, key: Key) -> list[Tensor] | None:
+    def get(self, key: Key) -> list[np.ndarray] | None:
         with self._lock:
             if key in self._entries:
                 self._entries.move_to_end(key)
             return self._entries.get(key)
 
-    def put(self, key: Key, tensors: list[Tensor]) -> None:
-        size = _bytes(tensors)
+    def put(self, key: Key, arrays: list[np.ndarray]) -> None:
+        size = _bytes(arrays)
         if size > self.limit:
             return
         with self._lock:
             self._drop(key)
-            self._entries[key] = tensors
+            self._entries[key] = arrays
             self._size += size
             while self._size > self.limit:
                 self._drop(next(iter(self._entries)))
@@ -149,11 +148,11 @@ class _Disk:
         self._room = 0  # bytes to write before the folder is measured again
         self._has_failed = False
 
-    def get(self, name: str) -> list[Tensor] | None:
+    def get(self, name: str) -> list[np.ndarray] | None:
         path = self._path(name)
         try:
-            with safe_open(path, framework="pt") as file:
-                tensors = [file.get_tensor(str(index)) for index in range(len(file.keys()))]
+            with safe_open(path, framework="np") as file:
+                arrays = [file.get_tensor(str(index)) for index in range(len(file.keys()))]
                 written = (file.metadata() or {}).get(_DIGEST)
         except FileNotFoundError:
             return None
@@ -162,22 +161,21 @@ class _Disk:
         except (OSError, SafetensorError) as error:
             logger.warning("the cache entry %s is damaged and will be computed again: %s", path, error)
             return None
-        if digest(*tensors) != written:
+        if digest(*arrays) != written:
             logger.warning("the cache entry %s is damaged and will be computed again: its values have changed", path)
             return None
         with suppress(OSError):  # another process removed it, or the folder is read-only
             os.utime(path)
-        return tensors
+        return arrays
 
-    def put(self, name: str, tensors: Sequence[Tensor]) -> None:
-        # copies, because safetensors refuses tensors that share memory
-        own = [tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for tensor in tensors]
-        content = save({str(index): tensor for index, tensor in enumerate(own)}, {_DIGEST: digest(*own)})
+    def put(self, name: str, arrays: Sequence[np.ndarray]) -> None:
+        own = [np.array(each, order="C") for each in arrays]
+        content = save({str(index): each for index, each in enumerate(own)}, {_DIGEST: digest(*own)})
         if self.limit is not None and len(content) > self.limit:
             return
         try:
             self._make_room(len(content))
-            write_atomically(self._path(name), lambda path: _write(path, content), overwrite=True)
+            write_bytes_atomically(self._path(name), content, overwrite=True)
         except (OSError, InputError) as error:
             if not self._has_failed:  # a full disk concerns every entry
                 logger.warning("cannot keep %s in the cache (reported only once): %s", self._path(name), error)
@@ -213,9 +211,5 @@ class _Disk:
         return self.folder / f"{name}{_SUFFIX}"
 
 
-def _bytes(tensors: Sequence[Tensor]) -> int:
-    return sum(tensor.nbytes for tensor in tensors)
-
-
-def _write(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
+def _bytes(arrays: Sequence[np.ndarray]) -> int:
+    return sum(each.nbytes for each in arrays)

@@ -14,19 +14,18 @@ from math import log
 from pathlib import Path
 
 import numpy as np
-import torch
 from jaxtyping import Bool, Float
-from torch import Tensor
 
 from mambamatcher.errors import ConfigError, InputError
 from mambamatcher.io.atomic import read_settings, write_text_atomically
+from mambamatcher.matching.scores import Scores
+from mambamatcher.matching.transfer import read_out, softmax
 from mambamatcher.model.config import from_dict
-from mambamatcher.model.transfer import Transfer, transfer_points
+from mambamatcher.model.transfer_settings import Transfer
 
 CALIBRATION = "calibration.json"  # beside a saved model's config.json
 RETURN_DISTANCE = 0.2  # unit frame
 
-Refined = Float[Tensor, "1 hs ws ht wt"]
 Evidence = Float[np.ndarray, "keypoint 3"]  # columns: peak, entropy, agreement
 Probability = Float[np.ndarray, " keypoint"]
 
@@ -61,31 +60,37 @@ def _logistic(x: Float[np.ndarray, " keypoint"]) -> Probability:
     )  # importing SciPy's `expit` would delay the first match by a tenth of a second
 
 
-def transposed(refined: Refined) -> Float[Tensor, "1 ht wt hs ws"]:
-    """Return the map from target to source."""
-    return refined.permute(0, 3, 4, 1, 2)
-
-
 def return_agreement(
-    refined: Refined, points: Float[Tensor, "keypoint 2"], found: Float[Tensor, "keypoint 2"], settings: Transfer
-) -> Float[Tensor, " keypoint"]:
-    """Transfer matches back and measure how near to their source points they come; all points in the unit frame."""
-    returned = transfer_points(transposed(refined), found[None], settings)[0]
-    return torch.exp(-(returned - points).norm(dim=-1) / RETURN_DISTANCE)
+    backward: Scores,
+    points: Float[np.ndarray, "keypoint 2"],
+    found: Float[np.ndarray, "keypoint 2"],
+    settings: Transfer,
+) -> Float[np.ndarray, " keypoint"]:
+    """Transfer matches back and measure how near to their source points they come; all points in the unit frame.
+
+    Args:
+        backward: The scores from target to source.
+        points: Source points.
+        found: Their matches in the target.
+        settings: How points are read from scores.
+    """
+    returned = read_out(backward, found, settings).points
+    return np.exp(-np.linalg.norm(returned - points, axis=1) / RETURN_DISTANCE)
 
 
 def gather_evidence(
-    scores: Float[Tensor, "keypoint ht wt"],
-    height: Float[Tensor, " keypoint"],
-    agreement: Float[Tensor, " keypoint"],
+    scores: Float[np.ndarray, "keypoint ht wt"],
+    height: Float[np.ndarray, " keypoint"],
+    agreement: Float[np.ndarray, " keypoint"],
     temperature: float,
 ) -> Evidence:
     """Compute the evidence of each match; `height` is the score at the match."""
-    rows = scores.flatten(1)
-    peak = (height - rows.mean(dim=1)) / rows.std(dim=1).clamp(min=1e-9)
-    shares = (temperature * rows).log_softmax(dim=1)
-    entropy = -(shares.exp() * shares).sum(dim=1) / max(log(rows.shape[1]), 1e-9)
-    return torch.stack([peak, entropy, agreement], dim=1).double().cpu().numpy()
+    rows = scores.reshape(len(scores), -1).astype(np.float64)
+    deviation = rows.std(axis=1, ddof=1) if rows.shape[1] > 1 else np.zeros(len(rows))
+    peak = (height - rows.mean(axis=1)) / deviation.clip(min=1e-9)
+    shares = softmax(temperature * rows)
+    entropy = -(shares * np.log(shares.clip(min=1e-300))).sum(axis=1) / max(log(rows.shape[1]), 1e-9)
+    return np.stack([peak, entropy, agreement], axis=1)
 
 
 def fit_calibration(

@@ -8,29 +8,30 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from threading import RLock
-from typing import TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
-import torch
-from jaxtyping import Bool, UInt8
+from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
 from PIL import Image
-from torch import Tensor
 
 from mambamatcher.io.images import ImageLike, load_image, resize_square, to_bytes
 from mambamatcher.io.points import Pixels, check_points
 from mambamatcher.io.tensor_store import TensorStore, digest
 from mambamatcher.matching.confidence import Calibration, load_calibration
 from mambamatcher.matching.foreground import find_foreground, spread_points
+from mambamatcher.matching.loading import RuntimeName, load_runtime, require_torch, torch_runtime
 from mambamatcher.matching.pair import PreparedPair
 from mambamatcher.matching.result import MatchResult, Modes
-from mambamatcher.matching.runtime import Encoded, Runtime, TorchRuntime
-from mambamatcher.model.checkpoint import SHIPPED, find_pretrained, load_pretrained
-from mambamatcher.model.config import override, to_dict
-from mambamatcher.model.geometry import unit_to_pixels
-from mambamatcher.model.mambamatcher import MambaMatcher, ModelConfig, count_parameters
-from mambamatcher.model.presets import PRESETS
+from mambamatcher.matching.runtime import Encoded, EncodedSource, EncodedTarget, Refined, Runtime
+from mambamatcher.matching.runtime import Pixels as ModelPixels
+from mambamatcher.matching.scores import LinearScores, Scores, WholeMap
+from mambamatcher.model.frames import unit_to_pixels
+from mambamatcher.model.saved import SHIPPED, find_pretrained
 from mambamatcher.pause_gc import collection_paused
+
+if TYPE_CHECKING:
+    from mambamatcher.model.mambamatcher import MambaMatcher, ModelConfig
 
 __all__ = ["LoadedImage", "MatchResult", "Matcher", "Modes", "PreparedPair", "UntrainedWarning", "check_points"]
 
@@ -46,7 +47,7 @@ class LoadedImage:
     """An image as the user has it and as the model sees it; equal pixels for the model mean equal keys."""
 
     image: Image.Image
-    pixels: UInt8[Tensor, "3 side side"]
+    pixels: ModelPixels
     key: str
 
 
@@ -85,7 +86,7 @@ class Matcher:
 
     def __init__(
         self,
-        model: MambaMatcher | Runtime,
+        model: "MambaMatcher | Runtime",
         *,
         cache_bytes: int = CACHE_BYTES,
         cache_folder: str | PathLike[str] | None = None,
@@ -93,26 +94,31 @@ class Matcher:
         calibration: Calibration | None = None,
         device: str | None = None,
     ) -> None:
-        self.runtime = TorchRuntime(model, device, low_memory) if isinstance(model, MambaMatcher) else model
-        self.config = self.runtime.config
+        self.runtime = model if isinstance(model, Runtime) else torch_runtime(model, device, low_memory)
         self.calibration = calibration or Calibration()
         self._store = TensorStore(cache_bytes, None if cache_folder is None else Path(cache_folder).expanduser())
         self._computing = RLock()
 
     @property
-    def model(self) -> MambaMatcher:
+    def config(self) -> dict[str, Any]:
+        """The model's configuration as plain values."""
+        return self.runtime.config
+
+    @property
+    def model(self) -> "MambaMatcher":
         """The PyTorch model.
 
         Raises:
             TypeError: Another runtime stands in its place.
         """
-        if not isinstance(self.runtime, TorchRuntime):
-            raise TypeError(f"{type(self.runtime).__name__} has no PyTorch model")
-        return self.runtime.model
+        model: MambaMatcher | None = getattr(self.runtime, "model", None)
+        if model is None:
+            raise TypeError(f"{type(self.runtime).__name__} has no PyTorch model; load it with runtime='torch'")
+        return model
 
     @classmethod
     def from_preset(
-        cls, preset: str | ModelConfig, overrides: Sequence[str] = (), **options: Unpack[Options]
+        cls, preset: "str | ModelConfig", overrides: Sequence[str] = (), **options: Unpack[Options]
     ) -> "Matcher":
         """Make a matcher with the initial weights of a configuration.
 
@@ -124,6 +130,11 @@ class Matcher:
         Warns:
             UntrainedWarning: Parts of the model have random weights.
         """
+        require_torch("presets are built by PyTorch, which is not installed")
+        from mambamatcher.model.config import override
+        from mambamatcher.model.mambamatcher import MambaMatcher, count_parameters
+        from mambamatcher.model.presets import PRESETS
+
         config = override(PRESETS[preset]() if isinstance(preset, str) else preset, overrides)
         model = MambaMatcher(config)
         parts = {
@@ -144,16 +155,28 @@ class Matcher:
         return cls(model, **options)
 
     @classmethod
-    def from_pretrained(cls, folder: str | PathLike[str] | None = None, **options: Unpack[Options]) -> "Matcher":
+    def from_pretrained(
+        cls,
+        folder: str | PathLike[str] | None = None,
+        *,
+        runtime: RuntimeName | None = None,
+        threads: int | None = None,
+        **options: Unpack[Options],
+    ) -> "Matcher":
         """Load a saved model, with its `calibration.json` where there is one.
 
         Args:
             folder: The model's folder or hub id; without one, the shipped model `default`.
+            runtime: What runs the model: "onnx" (ONNX Runtime on the CPU; the default where the folder has a graph, as
+                those of the shipped models have) or "torch" (PyTorch, for any model and device).
+            threads: Threads of ONNX Runtime. By default one for each core that this process may use, at most
+                OMP_NUM_THREADS; they sleep while they wait, so that other programs get the cores.
             options: As for `Matcher`.
         """
         found = find_pretrained(SHIPPED["default"] if folder is None else folder)
         options.setdefault("calibration", load_calibration(found))
-        return cls(load_pretrained(found), **options)
+        device, low_memory = options.get("device"), options.get("low_memory", False)
+        return cls(load_runtime(found, runtime, threads, device, low_memory), **options)
 
     def match(self, source: Readable, target: Readable, points: ArrayLike, *, top_k: int = 1) -> MatchResult:
         """Find points of the source in the target.
@@ -172,8 +195,8 @@ class Matcher:
         return self.prepare(loaded, target).match_checked(checked, top_k)
 
     def prepare(self, source: Readable, target: Readable) -> PreparedPair:
-        """Correlate two images, to ask for points later."""
-        return self._correlated(self.read(source), self.read(target))
+        """Encode two images and, unless the head is linear, correlate them, to ask for points later."""
+        return self._prepared(self.read(source), self.read(target))
 
     def match_many(self, source: Readable, targets: Iterable[Readable], points: ArrayLike) -> Iterator[MatchResult]:
         """Find the source's points in each of many targets; results come as they are ready."""
@@ -183,7 +206,7 @@ class Matcher:
         def results() -> Iterator[MatchResult]:
             encoded = self._encode(loaded)  # kept here, since many targets may evict it
             for target in targets:
-                yield self._correlated(loaded, self.read(target), encoded).match_checked(checked)
+                yield self._prepared(loaded, self.read(target), encoded).match_checked(checked)
 
         return results()
 
@@ -202,8 +225,7 @@ class Matcher:
     def suggest_points(self, image: Readable, count: int = 12) -> Pixels:
         """Return points spread evenly over the foreground, in the image's pixels."""
         loaded = self.read(image)
-        units = torch.from_numpy(spread_points(self.foreground(loaded), count))
-        return unit_to_pixels(units, loaded.image.size).numpy()
+        return unit_to_pixels(spread_points(self.foreground(loaded), count), loaded.image.size)
 
     def with_cache_folder(self, folder: Path) -> "Matcher":
         """Return a matcher that shares the model and the memory with this one, and keeps encoded images in a folder."""
@@ -224,34 +246,58 @@ class Matcher:
         if isinstance(image, LoadedImage):
             return image
         loaded = load_image(image)
-        pixels = to_bytes(resize_square(loaded, self.config.side))
+        pixels = to_bytes(resize_square(loaded, self.runtime.side))
         return LoadedImage(loaded, pixels, digest(pixels))
 
-    def _correlated(self, source: LoadedImage, target: LoadedImage, encoded: Encoded | None = None) -> PreparedPair:
-        """Correlate two images; `encoded` is the source's encoding, where it is at hand."""
-        key = (self.runtime.version, source.key, target.key)
+    def _prepared(self, source: LoadedImage, target: LoadedImage, encoded: Encoded | None = None) -> PreparedPair:
+        """Prepare two images; `encoded` is the source's encoding, where it is at hand."""
         with self._computing, collection_paused():  # the first pair imports the kernels
-            found = self._store.get(key)
-            if found is None:
-                self.runtime.check_memory()
-                if encoded is None:
-                    encoded = self._encode(source)
-                found = [self.runtime.correlate(encoded, self._encode(target))]
-                self._store.put(key, found)
+            scores = (
+                self._linear(source, target, encoded) if self.runtime.linear else self._whole(source, target, encoded)
+            )
         return PreparedPair(
             source=source.image,
             target=target.image,
-            refined=found[0],
-            transfer=self.config.transfer,
+            scores=scores,
+            transfer=self.runtime.transfer,
             calibration=self.calibration,
         )
+
+    def _linear(self, source: LoadedImage, target: LoadedImage, encoded: Encoded | None) -> Scores:
+        self.runtime.check_memory()
+        if encoded is None:
+            encoded = self._encode(source)
+        return LinearScores(encoded, self._encode(target), self._correlate_at, self._correlate)
+
+    def _whole(self, source: LoadedImage, target: LoadedImage, encoded: Encoded | None) -> Scores:
+        key = (self.runtime.version, source.key, target.key)
+        found = self._store.get(key)
+        if found is None:
+            self.runtime.check_memory()
+            if encoded is None:
+                encoded = self._encode(source)
+            found = [self._correlate(encoded, self._encode(target))]
+            self._store.put(key, found)
+        return WholeMap(found[0])
+
+    def _correlate(self, source: EncodedSource, target: EncodedTarget) -> Refined:
+        with self._computing:
+            return self.runtime.correlate(source, target)
+
+    def _correlate_at(
+        self, source: EncodedSource, target: EncodedTarget, weights: Float[np.ndarray, "keypoint source_position"]
+    ) -> Float[np.ndarray, "keypoint ht wt"]:
+        with self._computing:
+            return self.runtime.correlate_at(source, target, weights)
 
     def _encode(self, loaded: LoadedImage) -> Encoded:
         """Return an image's encoding: from memory, from disk, or computed."""
         key = (self.runtime.version, loaded.key)
 
         def name() -> str:
-            return f"{digest(json.dumps(to_dict(self.config)), self.runtime.weights_hash())}-{loaded.key}"
+            # runtimes differ in the last bits, and a result must not depend on which of them filled the folder
+            of_model = json.dumps(self.config), self.runtime.weights_hash(), type(self.runtime).__name__
+            return f"{digest(*of_model)}-{loaded.key}"
 
         with self._computing:
             found = self._store.get(key, name)

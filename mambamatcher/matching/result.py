@@ -1,6 +1,7 @@
 """The result of a match: points with their confidence, as arrays, as plain values and as an image."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -49,13 +50,17 @@ class MatchResult:
         """Return one point's matching distribution on the target's grid; it sums to 1."""
         return self.heatmaps[index]
 
-    def draw(self) -> Image.Image:
-        """Draw both images side by side with the matches: confidence by colour, points without a match hollow."""
-        return draw_matches(self.source, self.target, self.source_points, self.points, self.confidence, self.matched)
+    def draw(self, names: Sequence[str] | None = None) -> Image.Image:
+        """Draw both images side by side with the matches: confidence by colour, points below the threshold hollow.
 
-    def save(self, path: str | PathLike[str], overwrite: bool = False) -> None:
+        Points are labelled with their names, or numbered from 1 without them.
+        """
+        places = self.source_points, self.points
+        return draw_matches(self.source, self.target, *places, self.confidence, self.matched, names=names)
+
+    def save(self, path: str | PathLike[str], overwrite: bool = False, names: Sequence[str] | None = None) -> None:
         """Write the drawn matches as an image; the suffix of the name chooses the format."""
-        save_image(self.draw(), path, overwrite)
+        save_image(self.draw(names), path, overwrite)
 
     def save_heatmaps(self, path: str | PathLike[str], overwrite: bool = False) -> None:
         """Write one panel per point: where in the target it may lie."""

@@ -11,21 +11,20 @@ import torch
 from safetensors.torch import save
 
 from mambamatcher import __version__
-from mambamatcher.errors import ConfigError, WeightsError
-from mambamatcher.io.atomic import make_folder, read_settings, refuse_existing, write_atomically, write_text_atomically
-from mambamatcher.model.backbones.weights import HUB_ID, check_fit, download, load_exactly, read_state_dict
+from mambamatcher.errors import ConfigError
+from mambamatcher.io.atomic import make_folder, refuse_existing, write_bytes_atomically, write_text_atomically
+from mambamatcher.model.backbones.weights import check_fit, load_exactly, read_state_dict
 from mambamatcher.model.config import from_dict, to_dict
 from mambamatcher.model.mambamatcher import MambaMatcher, ModelConfig
+from mambamatcher.model.onnx_export import encoder_graph
+from mambamatcher.model.presets import PRESETS
+from mambamatcher.model.saved import CONFIG, GRAPH, SHIPPED, WEIGHTS, find_pretrained, read_plain_config, require_saved
 from mambamatcher.pause_gc import collection_paused
 from mambamatcher.registry import unknown
 
-WEIGHTS, CONFIG = "model.safetensors", "config.json"
-_ASSETS = Path(__file__).parents[1] / "assets"
-SHIPPED = {name: _ASSETS / name for name in ("default", "lite")}  # models that come with the package
-
 
 def save_pretrained(
-    model: MambaMatcher, folder: str | PathLike[str], overwrite: bool = False, half: bool = False
+    model: MambaMatcher, folder: str | PathLike[str], overwrite: bool = False, half: bool = False, graph: bool = False
 ) -> None:
     """Save a model, including its backbone, for `load_pretrained`.
 
@@ -34,24 +33,27 @@ def save_pretrained(
         folder: Folder to write to; it is created if it does not exist.
         overwrite: Whether to replace existing files.
         half: Whether to store float16 weights, which halves the size. They are loaded as float32.
+        graph: Whether to write the graph with which ONNX Runtime runs the model without PyTorch. That takes seconds.
 
     Raises:
         InputError: The folder holds a model and `overwrite` is false.
     """
     folder = Path(folder)
     make_folder(folder)
-    for name in (WEIGHTS, CONFIG):
+    for name in (WEIGHTS, CONFIG, GRAPH):
         refuse_existing(folder / name, overwrite)
+    content = encoder_graph(model) if graph else None
+    (folder / GRAPH).unlink(missing_ok=True)  # of another model
     state = {key: value.detach().cpu().contiguous() for key, value in model.state_dict().items()}
     if half:
         state = {key: value.half() if value.is_floating_point() else value for key, value in state.items()}
 
-    def write(path: Path) -> None:
-        path.write_bytes(save(state))  # safetensors' own writing reports a full disk as an error of its own kind
-
-    write_atomically(folder / WEIGHTS, write, overwrite)
+    # safetensors' own writing reports a full disk as an error of its own kind
+    write_bytes_atomically(folder / WEIGHTS, save(state), overwrite)
     text = json.dumps({"mambamatcher": __version__, "model": to_dict(model.config)}, indent=2) + "\n"
     write_text_atomically(folder / CONFIG, text, overwrite)
+    if content is not None:
+        write_bytes_atomically(folder / GRAPH, content, overwrite)
 
 
 def push_to_hub(model: MambaMatcher, hub_id: str, private: bool = False) -> str:
@@ -92,9 +94,7 @@ def load_pretrained(source: str | PathLike[str]) -> MambaMatcher:
 
 
 def _load(folder: Path) -> MambaMatcher:
-    for name in (WEIGHTS, CONFIG):
-        if not (folder / name).is_file():
-            raise WeightsError(f"{folder} is not a saved model: it has no {name}")
+    require_saved(folder)
     config = read_config(folder / CONFIG)
     # The folder holds all weights, so the backbone must not load its own.
     empty = replace(config, backbone=replace(config.backbone, weights="random"))
@@ -111,25 +111,17 @@ def _load(folder: Path) -> MambaMatcher:
     return model.eval()
 
 
-def find_pretrained(source: str | PathLike[str]) -> Path:
-    """Return a model's folder: a folder of that name, a shipped model's, or that of a hub id, downloaded.
-
-    Args:
-        source: A folder, `default`, `lite`, or a hub id `owner/name`.
+def find_config(name: str) -> ModelConfig:
+    """Return the configuration of a saved model, a shipped one, or a preset.
 
     Raises:
-        WeightsError: There is none, or the hub model is not on this machine and cannot be downloaded.
+        ConfigError: There is none of that name, or it cannot be read.
     """
-    folder = Path(source).expanduser()
-    if not folder.exists() and source in SHIPPED:
-        return SHIPPED[str(source)]
-    if not folder.exists() and isinstance(source, str) and HUB_ID.fullmatch(source):
-        return download(source, then="give that folder instead")
-    if not folder.exists():
-        raise WeightsError(
-            f"{unknown('model', str(source), SHIPPED)} The folder of a saved model or a hub id owner/name works too."
-        )
-    return folder
+    if Path(name).is_dir() or name in SHIPPED:
+        return read_config(find_pretrained(name) / CONFIG)
+    if name not in PRESETS:
+        raise unknown("model", name, (*SHIPPED, *PRESETS))
+    return PRESETS[name]()
 
 
 def reconfigured(model: MambaMatcher, config: ModelConfig) -> MambaMatcher:
@@ -159,7 +151,4 @@ def take_mean(model: MambaMatcher, others: Sequence[MambaMatcher]) -> None:
 
 def read_config(path: Path) -> ModelConfig:
     """Read the configuration of a model from its `config.json`."""
-    values = read_settings(path)
-    if not isinstance(values, dict) or "model" not in values:
-        raise ConfigError(f"{path} has no key 'model'; it was not written by mambamatcher")
-    return from_dict(ModelConfig, values["model"])
+    return from_dict(ModelConfig, read_plain_config(path))

@@ -1,18 +1,10 @@
-"""Coordinate frames. Points are always (x, y).
-
-pixel   continuous pixel coordinates of the original image: 0 at the left or top edge, width or height at the other
-unit    the image scaled to [-1, 1] in both axes; losses, radii and Gaussians are defined in this frame
-grid    integer (row, column) of a feature map of size `(height, width)`; position i of n has its centre at
-        (i + 1/2) * 2/n - 1 in the unit frame
-"""
-
-from math import hypot
+"""The coordinate frames of `model.frames`, for tensors on any device."""
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-Grid = tuple[int, int]
+from mambamatcher.model.frames import Grid
 
 
 def pixels_to_unit(points: Float[Tensor, "*any 2"], size: tuple[int, int]) -> Float[Tensor, "*any 2"]:
@@ -51,12 +43,3 @@ def grid_centres(grid: Grid, device: torch.device | None = None) -> Float[Tensor
     """
     y, x = torch.meshgrid(axis_centres(grid[0], device), axis_centres(grid[1], device), indexing="ij")
     return torch.stack([x, y], dim=-1).reshape(-1, 2)
-
-
-def smallest_radius(grid: Grid) -> float:
-    """Return the smallest sampler radius (unit frame) that leaves no point of the image without a grid centre.
-
-    A point is at most half a cell's diagonal away from the nearest centre. The radius is 5 % larger, so that the
-    weight of that centre stays clearly above zero.
-    """
-    return 1.05 * hypot(1.0 / grid[0], 1.0 / grid[1])

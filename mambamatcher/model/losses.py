@@ -3,7 +3,7 @@
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from mambamatcher.model.geometry import smallest_radius
+from mambamatcher.model.frames import smallest_radius
 from mambamatcher.model.layers.execution import in_float32
 from mambamatcher.model.transfer import soft_sampler
 

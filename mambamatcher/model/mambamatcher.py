@@ -24,7 +24,8 @@ from mambamatcher.model.features import (
     ConvAggregation,
     FeatureConfig,
 )
-from mambamatcher.model.transfer import Transfer, blend_rows, transfer_points
+from mambamatcher.model.transfer import blend_rows, transfer_points
+from mambamatcher.model.transfer_settings import Transfer
 
 Images = Float[Tensor, "batch 3 height width"]
 MAX_SIDE = 4096  # ten times the paper's; memory grows with the fourth power
@@ -81,6 +82,14 @@ class MambaMatcher(nn.Module):
             )
         self.correlation = config.correlation.build(config.features.levels_after(levels))
 
+    @property
+    def linear(self) -> bool:
+        """Whether scores are a linear function of the similarities of each image's own features.
+
+        Then each row of the correlation map can be computed alone, and the map is the same from both sides.
+        """
+        return self.correlation.linear and not self.features.pairwise
+
     def encode(self, images: Images) -> Aggregated:
         """Compute everything that depends on one image only. The result can be cached and correlated with many images.
 
@@ -128,7 +137,7 @@ class MambaMatcher(nn.Module):
         Returns:
             Blended scores of each keypoint with every target position.
         """
-        if self.correlation.linear and not self.features.pairwise:
+        if self.linear:
             return self.correlation(blended_correlation(encoded, source, target, weights)).squeeze(2)
         return blend_rows(self.correlate(encoded[source], encoded[target]), weights)
 

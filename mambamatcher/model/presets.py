@@ -13,7 +13,7 @@ from mambamatcher.model.correlation import (
 from mambamatcher.model.features import ConvAggregation, NoAggregation
 from mambamatcher.model.layers.mamba import MambaSettings
 from mambamatcher.model.mambamatcher import ModelConfig
-from mambamatcher.model.transfer import SHARP
+from mambamatcher.model.transfer_settings import SHARP
 from mambamatcher.registry import Registry
 
 PRESETS: Registry[Callable[[], ModelConfig]] = Registry("preset")

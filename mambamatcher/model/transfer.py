@@ -3,63 +3,20 @@
 All points are in the unit frame of their own image.
 """
 
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from mambamatcher.errors import ConfigError
-from mambamatcher.model.geometry import Grid, grid_centres, smallest_radius
+from mambamatcher.model.frames import Grid, smallest_radius
+from mambamatcher.model.geometry import grid_centres
 from mambamatcher.model.layers.execution import in_float32
+from mambamatcher.model.transfer_settings import Transfer
 
 Points = Float[Tensor, "batch keypoint 2"]
 Rows = Float[Tensor, "batch row target_position"]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Transfer:
-    """How target points are read from the refined map. The defaults are the paper's equation; see also `SHARP`.
-
-    Attributes:
-        sigma: Standard deviation of the Gaussian around the best position, in the unit frame. The image is 2 wide
-            there. The paper prints no value; 2/3 is TransforMatcher's, 10 cells of a grid of 30.
-        temperature: Factor of the scores before the softmax. The paper's equation has none.
-        scores: What the Gaussian multiplies. "printed": the raw scores as in the paper's equation, which raises distant
-            negative scores towards zero and so above nearby ones. "shifted": scores minus the minimum of their row, so
-            that distant scores are only ever attenuated.
-        readout: "kernel_soft_argmax", or "argmax" for the centre of the best position (nearest-neighbour baseline).
-        blend: What the soft sampler averages over the grid positions around a source point. "points": their target
-            points, as in the paper. "scores": their scores, from which a single target point is then read; if two
-            positions disagree, the mean of their target points would match neither. An argmax always blends scores.
-        radius: Radius of the soft sampler at inference, in the unit frame.
-        training_radius: Radius of the soft sampler in training, in the unit frame.
-    """
-
-    sigma: float = 2 / 3
-    temperature: float = 1.0
-    scores: Literal["shifted", "printed"] = "printed"
-    readout: Literal["kernel_soft_argmax", "argmax"] = "kernel_soft_argmax"
-    blend: Literal["points", "scores"] = "points"
-    radius: float = 0.05
-    training_radius: float = 0.1
-
-    def __post_init__(self) -> None:
-        for name in ("sigma", "temperature", "radius", "training_radius"):
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"transfer.{name} must be positive, got {getattr(self, name)}")
-
-    @property
-    def blends_scores(self) -> bool:
-        """Whether target points are read from blended scores."""
-        return self.blend == "scores" or self.readout == "argmax"
-
-
-# This package's readout: it needs no learnt scale of the scores, so it also reads untrained models. The shipped models
-# use it at their own temperature.
-SHARP = Transfer(sigma=0.5, temperature=50.0, scores="shifted")
 
 
 class Readout(NamedTuple):
@@ -89,6 +46,7 @@ def read_out(
         radius: Radius of the soft sampler; defaults to the one for inference.
 
     Example:
+        >>> from mambamatcher.model.transfer_settings import SHARP
         >>> refined = torch.eye(4).reshape(1, 2, 2, 2, 2)  # every position matches the same position of the target
         >>> top_left = torch.tensor([[[-0.5, -0.5]]])
         >>> found = read_out(refined, top_left, SHARP)
@@ -104,7 +62,7 @@ def read_out(
         probability = matching_probability(scores, target, settings)
     else:
         probability = weights @ matching_probability(rows, target, settings)
-    found = _expected_points(probability, scores, target, settings)
+    found = expected_points(probability, scores, target, settings)
     return Readout(found, scores.unflatten(-1, target), probability.unflatten(-1, target))
 
 
@@ -123,6 +81,7 @@ def transfer_points(
         Target points in the unit frame of the target image.
 
     Example:
+        >>> from mambamatcher.model.transfer_settings import SHARP
         >>> refined = torch.eye(4).flip(1).reshape(1, 2, 2, 2, 2)  # the target is rotated by 180 degrees
         >>> transfer_points(refined, torch.tensor([[[-0.5, -0.5]]]), SHARP)
         tensor([[[0.5000, 0.5000]]])
@@ -137,7 +96,7 @@ def dense_transfer(
     """Transfer the centre of every source position to the target image."""
     target = (refined.shape[3], refined.shape[4])
     rows = refined.flatten(3).flatten(1, 2)
-    return _expected_points(matching_probability(rows, target, settings), rows, target, settings)
+    return expected_points(matching_probability(rows, target, settings), rows, target, settings)
 
 
 @in_float32
@@ -192,7 +151,7 @@ def matching_probability(rows: Rows, grid: Grid, settings: Transfer) -> Rows:
     return (settings.temperature * gaussian * rows).softmax(dim=-1)
 
 
-def _expected_points(probability: Rows, rows: Rows, grid: Grid, settings: Transfer) -> Float[Tensor, "batch row 2"]:
+def expected_points(probability: Rows, rows: Rows, grid: Grid, settings: Transfer) -> Float[Tensor, "batch row 2"]:
     """Return the target point of each row: the mean of its distribution, or its best position."""
     centres = grid_centres(grid, rows.device)
     return centres[rows.argmax(dim=-1)] if settings.readout == "argmax" else probability @ centres

@@ -49,7 +49,7 @@ class Evaluation:
 
     def report(self, dataset: str) -> Report:
         """Evaluate on a benchmark. Predictions are saved, so an interrupted evaluation resumes."""
-        side = self.matcher.config.side
+        side = self.matcher.runtime.side
         request = Request(
             dataset=dataset,
             split=self.split,
@@ -93,7 +93,7 @@ def main_rows(pascal: Evaluation, spair: Evaluation) -> list[Row]:
     """Measure PF-PASCAL and SPair-71k, each with its own model, and the cost of a pair with that of SPair-71k."""
     reports = [pascal.report("pf-pascal"), spair.report("spair")]
     cost, how = costs.pair_cost(spair.matcher.model)
-    sides = list(dict.fromkeys(each.matcher.config.side for each in (pascal, spair)))
+    sides = list(dict.fromkeys(each.matcher.runtime.side for each in (pascal, spair)))
     side = Cell(value=sides[0] if len(sides) == 1 else "/".join(map(str, sides)))
     return [
         _row(

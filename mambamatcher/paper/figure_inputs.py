@@ -61,9 +61,9 @@ def load_inputs(models: Sequence[str], dataset: str, split: str, root: Path | No
     """
     requirements.check("the figure", [requirements.data(dataset, split, root)])
     pairs = evenly_spaced(read_pairs(dataset, split, root, check_images=False).pairs, count)
-    matchers = {_name(model): Matcher.from_pretrained(model) for model in models}
+    matchers = {_name(model): Matcher.from_pretrained(model, runtime="torch") for model in models}
     return FigureInputs(
-        matchers=matchers or {"lite": Matcher.from_pretrained("lite")},
+        matchers=matchers or {"lite": Matcher.from_pretrained("lite", runtime="torch")},
         pairs=pairs,
         protocol=f"{dataset} {split}, {len(pairs)} pairs, alpha_bbox {ALPHA:g}, per image",
     )
@@ -88,7 +88,7 @@ def read_out(
     matcher: Matcher, opened: OpenedPair, scores: Float[Tensor, "1 hs ws ht wt"]
 ) -> Float[np.ndarray, "keypoint 2"]:
     """Transfer the keypoints with the given scores, to target pixels."""
-    found = transfer_points(scores, opened.points, matcher.config.transfer)[0]
+    found = transfer_points(scores, opened.points, matcher.runtime.transfer)[0]
     return unit_to_pixels(found, opened.target.size).double().numpy()
 
 

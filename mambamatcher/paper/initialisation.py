@@ -10,12 +10,13 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from mambamatcher.model.checkpoint import SHIPPED, load_pretrained, save_pretrained
+from mambamatcher.model.checkpoint import load_pretrained, save_pretrained
 from mambamatcher.model.correlation.conv4d import Conv4d, Conv4dAggregator
 from mambamatcher.model.correlation.fastformer import FastFormerAggregator
 from mambamatcher.model.layers.fastformer import AdditiveAttention, FastFormerLayer
 from mambamatcher.model.layers.mamba import SelectiveBlock
 from mambamatcher.model.mambamatcher import MambaMatcher, ModelConfig
+from mambamatcher.model.saved import SHIPPED
 
 
 def write_initial_model(config: ModelConfig, folder: Path, seed: int, *, new_features: bool) -> None:

@@ -53,7 +53,7 @@ class OpenedPair:
 def open_pair(matcher: Matcher, pair: Pair) -> OpenedPair:
     """Compute the correlation map of a pair as the refinement receives it."""
     source, target = read_image(pair.source), read_image(pair.target)
-    encoded = matcher.encode(source), matcher.encode(target)
+    encoded = (torch.from_numpy(matcher.encode(image))[None] for image in (source, target))
     with torch.no_grad():
         correlation = correlation_map(*matcher.model.features.per_pair(*encoded))
     asked, truth = pair.points()

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from mambamatcher.errors import ConfigError
 from mambamatcher.matching.matcher import Matcher
-from mambamatcher.model.checkpoint import SHIPPED
 from mambamatcher.model.mambamatcher import MambaMatcher
 from mambamatcher.model.presets import paper
+from mambamatcher.model.saved import SHIPPED
 from mambamatcher.paper import costs, evaluated_rows, flops, requirements, trained_rows
 from mambamatcher.paper.ablations import Ablation, finished, train_rows
 from mambamatcher.paper.comparison import difference_line, outcome_rows
@@ -54,7 +54,7 @@ class ReproduceOptions:
         """Load a model to evaluate; without one, that which evaluated tables are about."""
         chosen = model or self.model or "default"
         name = SHIPPED.get(chosen, Path(chosen)).name
-        return self.evaluation_of(name, Matcher.from_pretrained(chosen), self.split)
+        return self.evaluation_of(name, Matcher.from_pretrained(chosen, runtime="torch"), self.split)
 
     def ablation(self, base: Base) -> Ablation:
         """Return the settings that rows are trained with. Rows of another base are other rows of the same names."""

@@ -3,9 +3,10 @@
 import json
 from dataclasses import dataclass, replace
 
-from mambamatcher.model.checkpoint import CONFIG, SHIPPED, read_config
+from mambamatcher.model.checkpoint import read_config
 from mambamatcher.model.config import override
 from mambamatcher.model.presets import PRESETS
+from mambamatcher.model.saved import CONFIG, SHIPPED
 from mambamatcher.registry import unknown
 from mambamatcher.training.recipe import Recipe
 

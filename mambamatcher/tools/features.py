@@ -7,8 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from mambamatcher.errors import InputError
 from mambamatcher.jobs.engines import LOCAL, Engine
 from mambamatcher.jobs.job import run
@@ -16,7 +14,6 @@ from mambamatcher.jobs.shards import shard_job
 from mambamatcher.jobs.source import Item, Source, content_of, images, read_each, require_parquet
 from mambamatcher.matching.matcher import Matcher
 from mambamatcher.matching.portable import PortableMatcher
-from mambamatcher.model.config import to_dict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +41,7 @@ def extract_features(
     """
     require_parquet()
     header = {
-        "model": {**to_dict(matcher.config), "weights": matcher.runtime.weights_hash()},
+        "model": {**matcher.config, "weights": matcher.runtime.weights_hash()},
         "source": str(source.origin),
     }
     write = partial(write_features, PortableMatcher(matcher, engine.device))
@@ -88,7 +85,7 @@ def _rows(matcher: Matcher, items: Sequence[Item]) -> Iterator[dict[str, Any]]:
         if isinstance(loaded, InputError):
             yield {"image": _utf8(name), "error": _utf8(str(loaded))}
             continue
-        features = matcher.encode(loaded)[0].cpu().numpy().astype(np.float32)
+        features = matcher.encode(loaded)
         matcher.evict(loaded)
         width, height = loaded.image.size
         yield {

@@ -17,10 +17,11 @@ from scipy import ndimage
 from scipy.interpolate import CubicSpline
 from torch import Tensor
 
-from mambamatcher.matching.confidence import RETURN_DISTANCE, return_agreement, transposed
+from mambamatcher.matching.confidence import RETURN_DISTANCE, return_agreement
 from mambamatcher.matching.matcher import PreparedPair
-from mambamatcher.model.geometry import axis_centres, grid_centres
-from mambamatcher.model.transfer import dense_transfer
+from mambamatcher.matching.scores import WholeMap
+from mambamatcher.matching.transfer import dense_transfer
+from mambamatcher.model.frames import axis_centres, grid_centres
 
 REACH = 1.5  # grid cells: standard deviation of the neighbours' weights in the local fit
 ITERATIONS = 3  # of the robust fit; each gives outliers less weight
@@ -74,13 +75,12 @@ class Flow:
 def dense_flow(pair: PreparedPair) -> Flow:
     """Compute the dense flow of a prepared pair, from the target to the source."""
     settings = replace(pair.transfer, readout="kernel_soft_argmax")  # argmax has only the resolution of the grid
-    backward = transposed(pair.refined)
-    grid = (backward.shape[1], backward.shape[2])
-    with torch.inference_mode():
-        matched = dense_transfer(backward, settings)[0]
-        agreement = return_agreement(backward, grid_centres(grid, backward.device), matched, settings)
-    raw = matched.unflatten(0, grid).double().cpu().numpy()
-    weight = agreement.unflatten(0, grid).double().cpu().numpy()
+    whole = WholeMap(pair.refined)
+    grid = whole.target_grid
+    matched = dense_transfer(whole.transposed().whole(), settings)
+    agreement = return_agreement(whole, grid_centres(grid), matched, settings)
+    raw = matched.reshape(*grid, 2).astype(np.float64)
+    weight = agreement.reshape(grid).astype(np.float64)
     places = smooth_places(raw, weight)
     consistent = np.exp(-np.linalg.norm(raw - places, axis=-1) / RETURN_DISTANCE)
     return Flow(places, ndimage.gaussian_filter(np.minimum(weight, consistent), 0.7, mode="nearest"))
@@ -100,7 +100,7 @@ def smooth_places(
         reach: Standard deviation of the local weights, in grid cells.
     """
     grid = (places.shape[0], places.shape[1])
-    centres = grid_centres(grid).double().numpy()
+    centres = grid_centres(grid).astype(np.float64)
     wanted, weights = places.reshape(-1, 2), weight.ravel()
     sigma = reach * np.array([2.0 / grid[1], 2.0 / grid[0]])
     smooth = wanted
@@ -138,5 +138,5 @@ def _spline(count: int, pixels: int) -> Float[Tensor, "pixels count"]:
 
     A natural spline reproduces linear motion exactly, also when it extrapolates beyond the outermost centres.
     """
-    centres, wanted = (axis_centres(number).double().numpy() for number in (count, pixels))
+    centres, wanted = (axis_centres(number).astype(np.float64) for number in (count, pixels))
     return torch.from_numpy(CubicSpline(centres, np.eye(count), bc_type="natural")(wanted)).float()

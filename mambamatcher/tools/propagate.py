@@ -197,7 +197,7 @@ def describe_run(
     calibration = to_dict(matcher.calibration)
     return {
         "version": VERSION,
-        "model": {**to_dict(matcher.config), "weights": matcher.runtime.weights_hash()},
+        "model": {**matcher.config, "weights": matcher.runtime.weights_hash()},
         "threshold": calibration.pop("threshold"),
         "calibration": calibration,
         "set of references": [

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from mambamatcher.io.images import load_image, to_bytes
 from mambamatcher.matching.matcher import LoadedImage, Matcher
-from mambamatcher.model.geometry import grid_centres, unit_to_pixels
+from mambamatcher.model.frames import grid_centres, unit_to_pixels
 
 MUTUAL = 0.5  # forward-backward agreement from which a match counts as mutual
 
@@ -45,7 +45,7 @@ class VismatchMatcher(nn.Module):
         max_num_keypoints: int = 2048,
     ) -> None:
         super().__init__()
-        self.matcher = matcher or Matcher.from_pretrained()
+        self.matcher = matcher or Matcher.from_pretrained(runtime="torch")
         self.model = self.matcher.model.to(device)
         self.device = device
         self.max_num_keypoints = max_num_keypoints
@@ -62,7 +62,7 @@ class VismatchMatcher(nn.Module):
         if resize is not None:
             height, width = (resize, resize) if isinstance(resize, int) else resize
             image = image.resize((width, height))
-        return to_bytes(image).float() / 255.0
+        return torch.from_numpy(to_bytes(image)).float() / 255.0
 
     def forward(self, img0: Tensor | str | Path, img1: Tensor | str | Path) -> dict[str, Any]:
         """Match two images `(3, height, width)` with values from 0 to 1; points are in their pixels, (x, y)."""
@@ -98,6 +98,6 @@ class VismatchMatcher(nn.Module):
 
     def _positions(self, loaded: LoadedImage) -> tuple[Points, Float[np.ndarray, "point channel"]]:
         features = self.matcher.encode(loaded)
-        points = unit_to_pixels(grid_centres((features.shape[3], features.shape[4])), loaded.image.size)
-        described = rearrange(features, "1 level c h w -> (h w) (level c)")
-        return points.numpy(), torch.nn.functional.normalize(described.float(), dim=1).cpu().numpy()
+        points = unit_to_pixels(grid_centres((features.shape[2], features.shape[3])), loaded.image.size)
+        described = rearrange(features, "level c h w -> (h w) (level c)")
+        return points, described / np.linalg.norm(described, axis=1, keepdims=True).clip(min=1e-12)

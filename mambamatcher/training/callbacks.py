@@ -154,4 +154,4 @@ def _pil_image(image: Float[Tensor, "3 side side"]) -> Image.Image:
 
 
 def _tensor(image: Image.Image) -> Float[Tensor, "3 height width"]:
-    return to_bytes(image).float() / 255.0
+    return torch.from_numpy(to_bytes(image)).float() / 255.0

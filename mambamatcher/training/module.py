@@ -13,7 +13,8 @@ from mambamatcher.datasets.dataset import PairBatch
 from mambamatcher.errors import MambaMatcherError
 from mambamatcher.evaluation.metric import PCK
 from mambamatcher.evaluation.pck import Targets
-from mambamatcher.model.geometry import smallest_radius, unit_to_pixels
+from mambamatcher.model.frames import smallest_radius
+from mambamatcher.model.geometry import unit_to_pixels
 from mambamatcher.model.losses import keypoint_loss, score_cross_entropy
 from mambamatcher.model.mambamatcher import MambaMatcher
 from mambamatcher.model.transfer import blend_rows, soft_sampler

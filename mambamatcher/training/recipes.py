@@ -10,7 +10,7 @@ from mambamatcher.model.correlation import LinearAggregation
 from mambamatcher.model.features import FusedAggregation
 from mambamatcher.model.mambamatcher import ModelConfig
 from mambamatcher.model.presets import PRESETS
-from mambamatcher.model.transfer import SHARP
+from mambamatcher.model.transfer_settings import SHARP
 from mambamatcher.registry import Registry
 from mambamatcher.training.recipe import Recipe
 

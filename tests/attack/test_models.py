@@ -14,9 +14,10 @@ from mambamatcher.matching import memory_guard
 from mambamatcher.matching.confidence import load_calibration
 from mambamatcher.model.backbones import ResNetConfig, VitConfig
 from mambamatcher.model.backbones.resnet import DEPTHS
-from mambamatcher.model.checkpoint import SHIPPED, load_pretrained, save_pretrained
+from mambamatcher.model.checkpoint import load_pretrained, save_pretrained
 from mambamatcher.model.config import override
 from mambamatcher.model.presets import PRESETS
+from mambamatcher.model.saved import SHIPPED
 from tests.helpers import noise_file, run_cli
 
 TINY = VitConfig(name="dinov2-tiny", layers=(1, 3), weights="random")

@@ -11,7 +11,7 @@ import albumentations
 from albumentations.augmentations.pixel import functional as theirs
 
 from mambamatcher.datasets import photometric as ours
-from mambamatcher.model.checkpoint import SHIPPED
+from mambamatcher.model.saved import SHIPPED
 
 RNG = np.random.default_rng(0)
 PHOTO = Image.open(SHIPPED["lite"].parent / "photos" / "cat.jpg").convert("RGB").resize((160, 120))

@@ -15,7 +15,8 @@ import torch
 
 from mambamatcher import MambaMatcher, presets
 from mambamatcher.model.backbones.weights import read_state_dict
-from mambamatcher.model.checkpoint import CONFIG, WEIGHTS, load_pretrained, save_pretrained
+from mambamatcher.model.checkpoint import load_pretrained, save_pretrained
+from mambamatcher.model.saved import CONFIG, WEIGHTS
 from tests.fuzz.damage import Rng, damaged_bytes, damaged_json, pick
 
 

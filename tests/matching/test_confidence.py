@@ -3,7 +3,6 @@ from math import exp, log
 
 import numpy as np
 import pytest
-import torch
 
 from mambamatcher.errors import ConfigError, InputError
 from mambamatcher.matching.confidence import (
@@ -17,36 +16,38 @@ from mambamatcher.matching.confidence import (
     save_calibration,
     separating_threshold,
 )
-from mambamatcher.model.geometry import grid_centres
-from mambamatcher.model.transfer import Transfer, dense_transfer, read_out, soft_sampler
+from mambamatcher.matching.scores import WholeMap
+from mambamatcher.matching.transfer import dense_transfer, read_out, soft_sampler
+from mambamatcher.model.frames import grid_centres
+from mambamatcher.model.transfer_settings import Transfer
 
 NEAREST = Transfer(readout="argmax")
 
 
-def one_way_map(best: list[int], source: tuple[int, int], target: tuple[int, int]) -> torch.Tensor:
+def one_way_map(best: list[int], source: tuple[int, int], target: tuple[int, int]) -> np.ndarray:
     """A map in which each source position has one best target position, later ones a little better."""
-    rows = torch.zeros(source[0] * source[1], target[0] * target[1])
+    rows = np.zeros((source[0] * source[1], target[0] * target[1]), dtype=np.float32)
     for index, place in enumerate(best):
         rows[index, place] = 1.0 + 0.01 * index
-    return rows.reshape(1, *source, *target)
+    return rows.reshape(*source, *target)
 
 
 def test_matches_that_return_agree_wholly_and_others_by_how_far_they_miss():
     refined = one_way_map([0, 1, 1, 2], (1, 4), (1, 3))
-    found = dense_transfer(refined, NEAREST)[0]
-    agreement = return_agreement(refined, grid_centres((1, 4)), found, NEAREST)
+    found = dense_transfer(refined, NEAREST)
+    agreement = return_agreement(WholeMap(refined).transposed(), grid_centres((1, 4)), found, NEAREST)
     # position 1 is sent to target 1, which prefers position 2, half the unit frame away from it
     np.testing.assert_allclose(agreement, [1.0, exp(-0.5 / 0.2), 1.0, 1.0], rtol=1e-5)
 
 
 def test_evidence_is_what_a_loop_over_the_scores_finds():
-    torch.manual_seed(1)
-    refined, points = torch.rand(1, 4, 3, 5, 2), torch.rand(7, 2) * 2 - 1
-    scores = read_out(refined, points[None], Transfer()).scores[0]
-    evidence = gather_evidence(scores, scores.flatten(1).amax(dim=1), torch.full((7,), 0.3), 5.0)
-    weights = soft_sampler(points[None], (4, 3), 0.05)[0]
+    rng = np.random.default_rng(1)
+    refined, points = rng.random((4, 3, 5, 2), dtype=np.float32), rng.random((7, 2), dtype=np.float32) * 2 - 1
+    scores = read_out(WholeMap(refined), points, Transfer()).scores
+    evidence = gather_evidence(scores, scores.max(axis=(1, 2)), np.full(7, 0.3), 5.0)
+    weights = soft_sampler(points, (4, 3), 0.05)
     for index in range(7):
-        row = sum(float(w) * refined[0].reshape(12, 10)[i].double().numpy() for i, w in enumerate(weights[index]))
+        row = sum(float(w) * refined.reshape(12, 10)[i].astype(np.float64) for i, w in enumerate(weights[index]))
         shares = [exp(5.0 * value) for value in row]
         shares = [share / sum(shares) for share in shares]
         entropy = -sum(share * log(share) for share in shares) / log(10)
@@ -55,8 +56,8 @@ def test_evidence_is_what_a_loop_over_the_scores_finds():
 
 
 def test_rows_without_any_difference_have_finite_evidence():
-    flat = torch.zeros(2, 3, 3)
-    evidence = gather_evidence(flat, torch.zeros(2), torch.ones(2), 50.0)
+    flat = np.zeros((2, 3, 3))
+    evidence = gather_evidence(flat, np.zeros(2), np.ones(2), 50.0)
     np.testing.assert_allclose(evidence, [[0, 1, 1], [0, 1, 1]], atol=1e-6)
 
 

@@ -1,17 +1,18 @@
 import numpy as np
-import torch
+import pytest
+from scipy import ndimage
 
 from mambamatcher.matching.foreground import find_foreground, otsu_threshold, spread_points
+from mambamatcher.matching.regions import erode, fill_holes, largest_region, smooth
 
 
-def scene(object_at: tuple[slice, slice], grid: tuple[int, int] = (12, 15)) -> torch.Tensor:
+def scene(object_at: tuple[slice, slice], grid: tuple[int, int] = (12, 15)) -> np.ndarray:
     """Features of an object on two kinds of background, with some noise."""
-    torch.manual_seed(0)
-    features = torch.zeros(1, 2, 8, *grid)
-    features[:, :, 0] = 1.0
-    features[:, :, :2, grid[0] // 2 :] = torch.tensor([0.0, 1.0])[:, None, None]
-    features[:, :, :3, object_at[0], object_at[1]] = torch.tensor([0.0, 0.0, 1.0])[:, None, None]
-    return features + 0.05 * torch.randn_like(features)
+    features = np.zeros((2, 8, *grid), dtype=np.float32)
+    features[:, 0] = 1.0
+    features[:, :2, grid[0] // 2 :] = np.array([0.0, 1.0])[:, None, None]
+    features[:, :3, object_at[0], object_at[1]] = np.array([0.0, 0.0, 1.0])[:, None, None]
+    return features + np.float32(0.05) * np.random.default_rng(0).standard_normal(features.shape, dtype=np.float32)
 
 
 def test_the_foreground_is_the_object_less_its_rim_whatever_the_background():
@@ -21,8 +22,8 @@ def test_the_foreground_is_the_object_less_its_rim_whatever_the_background():
 
 
 def test_a_picture_without_any_object_still_has_a_foreground():
-    torch.manual_seed(0)
-    for features in (torch.zeros(1, 2, 4, 6, 6), torch.ones(1, 1, 4, 5, 7), torch.randn(1, 2, 4, 3, 3)):
+    noise = np.random.default_rng(0).standard_normal((2, 4, 3, 3), dtype=np.float32)
+    for features in (np.zeros((2, 4, 6, 6), np.float32), np.ones((1, 4, 5, 7), np.float32), noise):
         assert find_foreground(features).any()
 
 
@@ -49,3 +50,19 @@ def test_a_small_mask_gives_no_more_points_than_it_has_positions():
     mask = np.zeros((4, 4), dtype=bool)
     mask[1, 1:3] = True
     assert len(spread_points(mask, 12)) == 2
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (2, 3), (9, 14), (25, 25)])
+@pytest.mark.parametrize("density", [0.3, 0.5, 0.7])
+def test_operations_on_masks_are_those_of_scipy(shape, density):
+    rng = np.random.default_rng(int(100 * density))
+    values = rng.random(shape)
+    np.testing.assert_allclose(smooth(values, 0.7), ndimage.gaussian_filter(values, 0.7), atol=1e-12)
+    for _ in range(10):
+        mask = rng.random(shape) < density
+        np.testing.assert_array_equal(erode(mask), ndimage.binary_erosion(mask, border_value=1))
+        np.testing.assert_array_equal(fill_holes(mask), ndimage.binary_fill_holes(mask))
+        labels, count = ndimage.label(mask, structure=np.ones((3, 3)))
+        if count:
+            largest = labels == 1 + np.argmax(np.bincount(labels.ravel())[1:])
+            np.testing.assert_array_equal(largest_region(mask), ndimage.binary_fill_holes(largest))

@@ -1,10 +1,14 @@
+from dataclasses import replace
+
 import pytest
 from PIL import Image
 
 from mambamatcher import Matcher, presets
 from mambamatcher.errors import MambaMatcherError, MemoryLimitError
 from mambamatcher.matching import memory_guard as memory
-from mambamatcher.matching.memory_guard import available_bytes, check_memory, needed_bytes
+from mambamatcher.matching.memory_guard import available_bytes
+from mambamatcher.matching.torch_runtime import TorchRuntime, needed_bytes
+from mambamatcher.model.checkpoint import reconfigured
 from mambamatcher.model.config import override
 from mambamatcher.model.mambamatcher import MambaMatcher
 from tests.helpers import build_untrained
@@ -35,16 +39,16 @@ def test_too_little_memory_is_refused_with_a_side_that_fits(monkeypatch):
     model = MambaMatcher(presets.tiny())
     enough = needed_bytes(model, 56)
     monkeypatch.setattr(memory, "available_bytes", lambda: enough)
-    check_memory(model, 56)
+    TorchRuntime(reconfigured(model, replace(model.config, side=56))).check_memory()
     with pytest.raises(MemoryLimitError, match="a side of 56 would fit") as caught:
         Matcher(model).prepare(Image.new("RGB", (30, 20)), Image.new("RGB", (30, 20)))
     assert isinstance(caught.value, MambaMatcherError)
     assert isinstance(caught.value, MemoryError)
     monkeypatch.setattr(memory, "available_bytes", lambda: 10)
     with pytest.raises(MemoryLimitError, match="no smaller side"):
-        check_memory(model, 84)
+        TorchRuntime(model).check_memory()
     monkeypatch.setattr(memory, "available_bytes", lambda: None)
-    check_memory(model, 84)
+    TorchRuntime(model).check_memory()
 
 
 def test_a_containers_own_limit_counts(monkeypatch, tmp_path):

@@ -2,23 +2,22 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 from mambamatcher.matching.peaks import separate_peaks
-from mambamatcher.model.geometry import grid_centres
-from mambamatcher.model.transfer import SHARP
+from mambamatcher.model.frames import grid_centres
+from mambamatcher.model.transfer_settings import SHARP
 
 GRID = (12, 16)
 
 
-def bumps(*places: tuple[float, float, float], width: float = 0.15) -> torch.Tensor:
+def bumps(*places: tuple[float, float, float], width: float = 0.15) -> np.ndarray:
     """Scores with a smooth bump of each given (x, y, height) in the unit frame."""
     centres = grid_centres(GRID)
     rows = [
-        height * torch.exp(-(centres - torch.tensor([x, y])).square().sum(dim=1) / (2 * width**2))
+        height * np.exp(-np.square(centres - np.array([x, y], np.float32)).sum(axis=1) / (2 * width**2))
         for x, y, height in places
     ]
-    return torch.stack(rows).amax(dim=0).reshape(1, *GRID)
+    return np.stack(rows).max(axis=0).reshape(1, *GRID)
 
 
 def test_each_bump_is_found_once_finer_than_the_grid_and_nothing_else():
@@ -26,9 +25,9 @@ def test_each_bump_is_found_once_finer_than_the_grid_and_nothing_else():
     peaks = separate_peaks(bumps(*places), 4, replace(SHARP, temperature=12.0))
     np.testing.assert_array_equal(peaks.present, [[True, True, False, False]])
     for index, (x, y, _) in enumerate(places):
-        truth = torch.tensor([x, y])
-        nearest_centre = (grid_centres(GRID) - truth).norm(dim=1).min()
-        assert (peaks.points[0, index] - truth).norm() < 0.8 * nearest_centre
+        truth = np.array([x, y])
+        nearest_centre = np.linalg.norm(grid_centres(GRID) - truth, axis=1).min()
+        assert np.linalg.norm(peaks.points[0, index] - truth) < 0.8 * nearest_centre
     assert peaks.height[0, 0] > peaks.height[0, 1]
 
 
@@ -40,11 +39,10 @@ def test_a_second_peak_is_read_where_it_is_even_on_the_flank_of_a_higher_one():
 
 @pytest.mark.parametrize("seed", range(4))
 def test_peaks_are_those_a_greedy_search_over_local_maxima_finds(seed):
-    torch.manual_seed(seed)
-    scores = torch.rand(3, *GRID)
-    centres = grid_centres(GRID).numpy()
+    scores = np.random.default_rng(seed).random((3, *GRID), dtype=np.float32)
+    centres = grid_centres(GRID)
     peaks = separate_peaks(scores, 5, replace(SHARP, readout="argmax"), radius=0.4)
-    for row, found, present in zip(scores.numpy(), peaks.points.numpy(), peaks.present.numpy(), strict=True):
+    for row, found, present in zip(scores, peaks.points, peaks.present, strict=True):
         expected: list[np.ndarray] = []
         for flat in np.argsort(-row, axis=None):
             y, x = divmod(int(flat), GRID[1])

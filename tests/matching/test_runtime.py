@@ -8,7 +8,9 @@ from mambamatcher import MambaMatcher, Matcher, presets
 from mambamatcher.evaluation.predictors import MatcherPredictor
 from mambamatcher.io.points import make_points
 from mambamatcher.jobs.source import read_source
-from mambamatcher.matching.runtime import Runtime, TorchRuntime
+from mambamatcher.matching.runtime import Runtime
+from mambamatcher.matching.torch_runtime import TorchRuntime
+from mambamatcher.model.config import to_dict
 from mambamatcher.tools.features import extract_features
 from mambamatcher.tools.propagate import Reference, propagate
 
@@ -33,7 +35,10 @@ def test_the_version_changes_with_every_change_of_a_parameter_or_buffer_and_the_
 class HalfGrey:
     """A runtime without a network: one feature per position, its red value."""
 
-    config = presets.tiny()
+    config = to_dict(presets.tiny())
+    side = 84
+    transfer = presets.tiny().transfer
+    linear = False
     version = 0
 
     def weights_hash(self):
@@ -43,10 +48,13 @@ class HalfGrey:
         return self
 
     def encode(self, pixels):
-        return torch.nn.functional.avg_pool2d(pixels[None, :1].float() / 255, 14)[:, None]
+        return (pixels[0] / np.float32(255)).reshape(6, 14, 6, 14).mean(axis=(1, 3))[None, None]
 
     def correlate(self, source, target):
-        return -(source[:, 0, 0, :, :, None, None] - target[:, 0, 0, None, None]).abs()
+        return -np.abs(source[0, 0, :, :, None, None] - target[0, 0])
+
+    def correlate_at(self, source, target, weights):
+        raise AssertionError("not asked of a runtime that is not linear")
 
     def check_memory(self):
         pass

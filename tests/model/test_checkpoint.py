@@ -8,15 +8,9 @@ import torch
 from mambamatcher import MambaMatcher, Matcher, cli, presets
 from mambamatcher.errors import ConfigError, WeightsError
 from mambamatcher.matching.confidence import Calibration, load_calibration
-from mambamatcher.model.checkpoint import (
-    SHIPPED,
-    find_pretrained,
-    load_pretrained,
-    push_to_hub,
-    save_pretrained,
-    take_mean,
-)
+from mambamatcher.model.checkpoint import load_pretrained, push_to_hub, save_pretrained, take_mean
 from mambamatcher.model.config import override
+from mambamatcher.model.saved import SHIPPED, find_pretrained
 
 
 @pytest.fixture(scope="module")

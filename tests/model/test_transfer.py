@@ -10,17 +10,11 @@ from hypothesis.extra.numpy import arrays
 from torch.testing import assert_close
 
 from mambamatcher.errors import ConfigError
-from mambamatcher.model.geometry import grid_centres, smallest_radius
+from mambamatcher.model.frames import smallest_radius
+from mambamatcher.model.geometry import grid_centres
 from mambamatcher.model.losses import keypoint_loss
-from mambamatcher.model.transfer import (
-    SHARP,
-    Transfer,
-    dense_transfer,
-    matching_probability,
-    read_out,
-    soft_sampler,
-    transfer_points,
-)
+from mambamatcher.model.transfer import dense_transfer, matching_probability, read_out, soft_sampler, transfer_points
+from mambamatcher.model.transfer_settings import SHARP, Transfer
 
 GRIDS = (2, 3, 4, 5)
 PRINTED = Transfer(scores="printed", sigma=0.4, temperature=3.0)

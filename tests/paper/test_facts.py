@@ -9,11 +9,13 @@ import torch
 
 from mambamatcher import presets
 from mambamatcher.benchmark.complexity import stages
-from mambamatcher.model.checkpoint import CONFIG, SHIPPED, read_config
+from mambamatcher.model.checkpoint import read_config
 from mambamatcher.model.correlation import Conv4dAggregation, FastFormerAggregation, SimilarityScanAggregation
-from mambamatcher.model.geometry import smallest_radius
+from mambamatcher.model.frames import smallest_radius
 from mambamatcher.model.mambamatcher import count_parameters
-from mambamatcher.model.transfer import SHARP, Transfer, matching_probability
+from mambamatcher.model.saved import CONFIG, SHIPPED
+from mambamatcher.model.transfer import matching_probability
+from mambamatcher.model.transfer_settings import SHARP, Transfer
 from tests.helpers import build_untrained
 
 LEVELS = 16

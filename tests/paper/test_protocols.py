@@ -32,7 +32,7 @@ class Moved:
 def measure(tmp_path, matcher, monkeypatch):
     """Return a function that makes a table with models that err by given offsets: our rows by frame, and remarks."""
     loaded = []
-    monkeypatch.setattr(Matcher, "from_pretrained", lambda model: loaded.append(model) or matcher)
+    monkeypatch.setattr(Matcher, "from_pretrained", lambda model, **_: loaded.append(model) or matcher)
 
     def make(table, errors, **options):
         def predictor(name, _):

@@ -23,7 +23,7 @@ TRAINED = ("features", "correlation", "sort-key", "positional", "significance")
 @pytest.mark.parametrize("name", [*NEEDS_DATA, *TRAINED])
 def test_a_table_without_its_data_stops_before_computing(name, tmp_path, monkeypatch):
     monkeypatch.setattr(VitConfig, "build", no_weights)
-    monkeypatch.setattr(Matcher, "from_pretrained", lambda *_: pytest.fail("a model was loaded"))
+    monkeypatch.setattr(Matcher, "from_pretrained", lambda *_, **__: pytest.fail("a model was loaded"))
     monkeypatch.setattr(tables, "train_rows", lambda *_: pytest.fail("a row was trained"))
     with pytest.raises(InputError, match=r"because this is missing: .*Nothing was computed"):
         reproduce(name, ReproduceOptions(root=tmp_path, budget=2))

@@ -143,7 +143,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2_before_a_model_is_loaded(
     says,
     monkeypatch,
 ):
-    monkeypatch.setattr("mambamatcher.cli.match.load_matcher", lambda *_: pytest.fail("a model was loaded"))
+    monkeypatch.setattr("mambamatcher.cli.match.load_matcher", lambda *_, **__: pytest.fail("a model was loaded"))
     Image.new("L", (9, 9)).save("small.png")
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     code, _, err = run(*arguments)

@@ -2,13 +2,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from mambamatcher.errors import InputError
 from mambamatcher.matching.matcher import PreparedPair
-from mambamatcher.model.geometry import grid_centres
-from mambamatcher.model.transfer import SHARP
+from mambamatcher.matching.scores import WholeMap
+from mambamatcher.matching.transfer import distances
+from mambamatcher.model.frames import grid_centres
+from mambamatcher.model.transfer_settings import SHARP
 from mambamatcher.tools.edit import (
     object_mask,
     read_layer,
@@ -26,16 +27,16 @@ SHIFT = np.array([0.07, -0.04])
 
 
 def affine_places(grid: tuple[int, int]) -> np.ndarray:
-    return (grid_centres(grid).double().numpy() @ TURN.T + SHIFT).reshape(*grid, 2)
+    return (grid_centres(grid).astype(np.float64) @ TURN.T + SHIFT).reshape(*grid, 2)
 
 
 def pair_with(places: np.ndarray, source: tuple[int, int] = (11, 13), readout: str = "argmax") -> PreparedPair:
     """A pair whose scores fall off smoothly around where each target position lies in the source."""
-    wanted = torch.from_numpy(places).float().reshape(-1, 2)
-    scores = torch.exp(-torch.cdist(grid_centres(source), wanted).square() / (2 * 0.2**2))
-    refined = scores.reshape(1, *source, *places.shape[:2])
+    wanted = places.astype(np.float32).reshape(-1, 2)
+    scores = np.exp(-np.square(distances(grid_centres(source), wanted)) / (2 * 0.2**2))
+    refined = WholeMap(scores.reshape(*source, *places.shape[:2]))
     transfer = replace(SHARP, readout=readout, temperature=20.0)
-    return PreparedPair(source=picture(130, 110), target=picture(140, 120, 1), refined=refined, transfer=transfer)
+    return PreparedPair(source=picture(130, 110), target=picture(140, 120, 1), scores=refined, transfer=transfer)
 
 
 def test_smoothing_keeps_every_affine_motion_whatever_the_weights():
@@ -81,7 +82,7 @@ def test_places_that_have_no_counterpart_are_not_trusted():
 
 
 def identity(size: tuple[int, int] = (9, 9), trust: float = 1.0) -> Flow:
-    return Flow(grid_centres(size).double().numpy().reshape(*size, 2), np.full(size, trust))
+    return Flow(grid_centres(size).astype(np.float64).reshape(*size, 2), np.full(size, trust))
 
 
 @pytest.mark.parametrize("mode", ["L", "RGB", "RGBA"])

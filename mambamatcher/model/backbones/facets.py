@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from mambamatcher.errors import ConfigError, InputError
 from mambamatcher.io.tensor_store import TensorStore, digest
 from mambamatcher.model.config import check_bounds, check_length
-from mambamatcher.model.geometry import Grid
+from mambamatcher.model.frames import Grid
 from mambamatcher.registry import Registry
 
 Facet = Literal["token", "query", "key", "value"]
@@ -140,7 +141,7 @@ class Backbone(nn.Module, ABC):
         state = self.state_dict()
         self._store = store
         self._fingerprint = digest(
-            repr(self.config), *(state[name] for name in state if not name.startswith("projections"))
+            repr(self.config), *(_array(state[name]) for name in state if not name.startswith("projections"))
         )
 
     def raw_levels(self, images: Images) -> list[Float[Tensor, "batch _ _ _"]]:
@@ -152,13 +153,13 @@ class Backbone(nn.Module, ABC):
         return [torch.cat(level).to(images.device) for level in zip(*per_image, strict=True)]
 
     def _stored_levels(self, store: TensorStore, image: Float[Tensor, "3 height width"]) -> list[Tensor]:
-        name = digest(self._fingerprint, image)
+        name = digest(self._fingerprint, _array(image))
         levels = store.get((name,), lambda: name)
         if levels is None:
             with torch.no_grad():
-                levels = self.levels((image[None] - self.mean) / self.std)
+                levels = [_array(level) for level in self.levels((image[None] - self.mean) / self.std)]
             store.put((name,), levels, lambda: name)
-        return levels
+        return [torch.from_numpy(level) for level in levels]
 
     def combine(
         self, levels: list[Float[Tensor, "batch _ _ _"]], grid: Grid
@@ -186,3 +187,8 @@ class Backbone(nn.Module, ABC):
         used = self.blocks()[: max(self.config.layers) + 1]
         by_depth = [*(list(block.parameters()) for block in reversed(used)), self.stem()]
         return [[p for p in parameters if p.requires_grad] for parameters in by_depth]
+
+
+def _array(tensor: Tensor) -> np.ndarray:
+    """Return values as the store keeps them: NumPy has no bfloat16, so floats become float32."""
+    return (tensor.float() if tensor.is_floating_point() else tensor).detach().cpu().numpy()

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from mambamatcher.errors import WeightsError
 from mambamatcher.model.backbones.focus import FOCUS, focus_file, read_focus
+from mambamatcher.model.saved import HUB_ID, download
 from mambamatcher.registry import unknown
 
 # exceptions that safetensors and torch.load raise for broken files
@@ -39,7 +40,6 @@ _UNREADABLE = (
 )
 
 StateDict = dict[str, Tensor]
-HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _COUNTERS = "num_batches_tracked"  # of batch norms, the only integers among the weights of a network
@@ -167,29 +167,6 @@ def load_transformers(
         raise unknown_weights(weights, ("pretrained", "random", FOCUS, "OWNER/NAME on the hub"))
     folder = download(hub_id if weights == "pretrained" else weights)
     return _from_state(model_class, config, _read_folder(folder), f"folder {folder}")
-
-
-def download(hub_id: str, then: str = "pass backbone.weights=FOLDER") -> Path:
-    """Return the local folder of a hub model; offline, it must be in the cache.
-
-    Args:
-        hub_id: Hub id `owner/name`.
-        then: End of the error message: what to do with a folder that was downloaded by hand.
-
-    Raises:
-        WeightsError: The model is not in the cache and cannot be downloaded.
-    """
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError
-
-    with _quiet():
-        try:
-            return Path(snapshot_download(hub_id, allow_patterns=["config.json", "calibration.json", "*.safetensors"]))
-        except (OSError, ValueError, HfHubHTTPError) as error:
-            raise WeightsError(
-                f"the weights of the hub model {hub_id!r} are not on this machine and could not be downloaded; "
-                f"download its config.json and model.safetensors to a folder elsewhere, copy it here, then {then}"
-            ) from error
 
 
 def _read_folder(folder: Path) -> StateDict:
