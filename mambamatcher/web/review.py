@@ -60,25 +60,9 @@ async def index() -> FileResponse:
 
 
 @router.get("/run")
-async def show_run(review: Opened) -> RunInfo:
+async def show_run(state: State, review: Opened) -> RunInfo:
     """List the targets, the most doubtful first, and the references."""
-    run = review.run
-    corrections, promising = run.corrections(), run.next_to_correct()
-    numbers = {item.name: number for number, item in enumerate(run.targets.items)}
-    return RunInfo(
-        folder=_readable(run.out.absolute().name),
-        names=run.names,
-        skeleton=review.skeleton,
-        threshold=run.threshold,
-        references=[
-            ReferenceInfo(
-                name=_readable(path.name), size=size, points=_points(dict(zip(each.names, each.points, strict=True)))
-            )
-            for (path, each), size in zip(run.references.items(), run.reference_sizes, strict=True)
-        ],
-        targets=[_target_info(numbers[name], each, corrections.get(name)) for name, each in run.results.items()],
-        next=None if promising is None else numbers[promising],
-    )
+    return await state.workers.run(_run_info_blocking, review)
 
 
 @router.get("/references/{number}/image", response_class=Response, responses={200: {"content": {"image/jpeg": {}}}})
@@ -98,10 +82,10 @@ async def show_target(state: State, review: Opened, number: int) -> Response:
 
 
 @router.get("/targets/{number}")
-async def show_points(review: Opened, number: int) -> TargetPoints:
+async def show_points(state: State, review: Opened, number: int) -> TargetPoints:
     """Return the points of a target as they were found, and what is corrected."""
     result = _result(review, number)
-    correction = review.run.corrections().get(result["image"])
+    correction = (await state.workers.run(review.run.corrections)).get(result["image"])
     return TargetPoints(
         size=result.get("size", (1, 1)),
         points=[
@@ -170,6 +154,26 @@ def _result(review: Review, number: int) -> Mapping[str, Any]:
     if name not in review.run.results:
         raise HTTPException(404, f"there is no target {number} in this run")
     return review.run.results[name]
+
+
+def _run_info_blocking(review: Review) -> RunInfo:
+    run = review.run
+    corrections, promising = run.corrections(), run.next_to_correct()
+    numbers = {item.name: number for number, item in enumerate(run.targets.items)}
+    return RunInfo(
+        folder=_readable(run.out.absolute().name),
+        names=run.names,
+        skeleton=review.skeleton,
+        threshold=run.threshold,
+        references=[
+            ReferenceInfo(
+                name=_readable(path.name), size=size, points=_points(dict(zip(each.names, each.points, strict=True)))
+            )
+            for (path, each), size in zip(run.references.items(), run.reference_sizes, strict=True)
+        ],
+        targets=[_target_info(numbers[name], each, corrections.get(name)) for name, each in run.results.items()],
+        next=None if promising is None else numbers[promising],
+    )
 
 
 def _target_info(number: int, result: Mapping[str, Any], correction: Correction | None) -> TargetInfo:

@@ -11,7 +11,7 @@ const page = `${Date.now()}-${Math.random()}`; // of all pages that show this se
 let database = null;
 let writing = false;
 let changed = false;
-let lost = false;
+let takenOver = false;
 const written = { images: new Set(), matches: new Map() };
 
 /** Called with whether the session is kept and, where it is not, with a sentence that says why. */
@@ -48,25 +48,35 @@ export async function restore() {
       found: Object.fromEntries(written.matches),
     };
   } catch (error) {
-    report.problem(`This browser cannot keep your session (${error.name}). Download your points before you close the page.`);
+    report.problem(explain(error));
     return null;
   }
 }
 
+/** Of two pages with the same session, the one that was opened first. */
+class TakenOver extends Error {}
+
+const explain = (error) =>
+  error instanceof TakenOver
+    ? "This session was opened in another tab. Changes made here are not kept; reload the page to work here."
+    : `This browser cannot keep your session (${error.name}). Download your points before you close the page.`;
+
 async function save() {
   changed = true;
-  if (writing || lost) return;
+  if (writing || takenOver) return;
   writing = true;
   report.kept(false);
-  while (changed && !lost) {
+  let isKept = true;
+  while (changed && !takenOver) {
     changed = false;
     await write().catch((error) => {
-      lost = true;
-      report.problem(error.message ?? `This browser cannot keep your session (${error.name}). Download your points before you close the page.`);
+      isKept = false;
+      takenOver = error instanceof TakenOver;
+      report.problem(explain(error));
     });
   }
   writing = false;
-  report.kept(!lost);
+  report.kept(isKept);
 }
 
 /** Write what has changed since the last time, all of it or nothing. */
@@ -77,7 +87,7 @@ async function write() {
   if ((await finish(session.get("current")))?.page !== page) {
     transaction.abort();
     await ended.catch(() => {});
-    throw new Error("This session was opened in another tab. Changes made here are not kept; reload the page to work here.");
+    throw new TakenOver();
   }
   const held = new Map(images().map((image) => [image.id, image]));
   for (const id of written.images) if (!held.has(id)) imageStore.delete(id);

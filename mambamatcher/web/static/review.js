@@ -30,8 +30,10 @@ function render() {
   panes.target.show({ id: state.current, name: info.name, width: target.size[0], height: target.size[1] }, requests.targetUrl(state.current));
   panes.target.showMarkers(run.names.map(targetMarker).filter(Boolean), run.skeleton);
 
-  const reviewed = run.targets.filter(store.isReviewed).length;
-  find("#reviewed").textContent = `${reviewed} of ${run.targets.length} reviewed`;
+  const readable = run.targets.filter(({ error }) => !error);
+  find("#reviewed").textContent = `${readable.filter(store.isReviewed).length} of ${readable.length} reviewed`;
+  find("#target .empty").textContent = info.error ?? "";
+  find("#target .empty").hidden = !info.error;
   find("#folder").textContent = run.folder;
   find("#other-reference").hidden = run.references.length < 2;
   find("#undo").disabled = !store.canUndo();
@@ -86,7 +88,7 @@ async function showPrevious() {
 }
 
 async function accept() {
-  store.accept();
+  if (!store.info().error) store.accept();
   await showNext();
 }
 
@@ -158,7 +160,7 @@ function act(command) {
 }
 
 function handleKey(event) {
-  if (find("dialog[open]") || event.target.matches("input[type=range]")) return;
+  if (find("dialog[open]") || (ARROWS[event.key] && event.target.matches("input[type=range]"))) return;
   const key = event.key.toLowerCase();
   const withControl = event.ctrlKey || event.metaKey;
   if (withControl && key === "z") act(event.shiftKey ? store.redo : store.undo);
