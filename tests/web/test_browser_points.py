@@ -130,7 +130,7 @@ def test_points_and_an_image_of_the_matches_are_downloaded(example):
     rows = list(csv.DictReader(content.decode().splitlines()))
     assert (name, len(rows)) == ("points.csv", 4)
     assert float(rows[2]["x"]) == pytest.approx(800 * found_nose[0], abs=2)
-    assert (rows[3]["confidence"], rows[3]["visibility"]) == ("1.0", "2")  # corrected by hand
+    assert (float(rows[3]["confidence"]), rows[3]["visibility"]) == (1, "2")  # corrected by hand
     name, content = download(page, "JSON")
     assert name == "points.json"
     assert set(json.loads(content)["images"]) == {"cat.jpg", "raccoon.jpg"}
