@@ -160,7 +160,7 @@ def keep_corrected(result: Result, correction: Correction | None) -> Result:
 
 def describe_image(encoded: Encoded) -> Float[np.ndarray, " entry"]:
     """Describe an image by the mean of its features over all positions; its length is 1."""
-    features = np.asarray(encoded, dtype=np.float64)[0]  # [level, channel, h, w]
+    features = encoded.astype(np.float64)  # [level, channel, h, w]
     units = features / np.linalg.norm(features, axis=1, keepdims=True).clip(1e-12)
     mean = units.mean(axis=(2, 3)).ravel()
     return mean / max(float(np.linalg.norm(mean)), 1e-12)
