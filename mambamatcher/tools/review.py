@@ -62,9 +62,8 @@ def make_review(find: Find, lines: Sequence[Mapping[str, Any]], references: Sequ
 
 
 def _reference_figure(numbers: Mapping[str, int], name: str, image: Image.Image, points: PointSet) -> str:
-    radius = max(image.size) / 60
     marks = "".join(
-        _mark({"name": point, "x": x, "y": y, "confidence": 1.0, "matched": True}, radius, numbers)
+        _mark({"name": point, "x": x, "y": y, "confidence": 1.0, "matched": True}, image.size, numbers)
         for point, (x, y) in zip(points.names, points.points.tolist(), strict=True)
     )
     picture = _picture(escape(name), image.size, _thumbnail(image), marks)
@@ -76,9 +75,8 @@ def _figure(numbers: Mapping[str, int], thumbnails: Mapping[str, str], line: Map
     if "error" in line:
         return f"<figure class=error><figcaption><b>{name}</b><br>{escape(line['error'])}</figcaption></figure>"
     width, height = line["size"]
-    radius = max(width, height) / 60
     shown = [point for point in line["points"] if not point.get("absent")]
-    marks = "".join(_mark(point, radius, numbers) for point in shown)
+    marks = "".join(_mark(point, (width, height), numbers) for point in shown)
     unmatched = sum(not point["matched"] for point in shown)
     caption = f"<b>{name}</b><br>" + (
         escape(line["status"])
@@ -97,7 +95,8 @@ def _picture(name: str, size: tuple[int, int], thumbnail: str, marks: str) -> st
     )
 
 
-def _mark(point: Mapping[str, Any], radius: float, numbers: Mapping[str, int]) -> str:
+def _mark(point: Mapping[str, Any], size: tuple[int, int], numbers: Mapping[str, int]) -> str:
+    radius = max(size) / 60
     colour = "#{:02x}{:02x}{:02x}".format(*confidence_colour(point["confidence"]))
     looks = (
         f"fill='{colour}' stroke='#000' stroke-width='{radius / 5:.2f}'"
@@ -106,7 +105,10 @@ def _mark(point: Mapping[str, Any], radius: float, numbers: Mapping[str, int]) -
     )
     name = escape(point["name"])
     place = f"cx='{point['x']:.1f}' cy='{point['y']:.1f}' r='{radius:.1f}'"
-    beside = f"x='{point['x'] + 1.4 * radius:.1f}' y='{point['y'] + 0.8 * radius:.1f}' font-size='{2.4 * radius:.1f}'"
+    right = point["x"] < 0.75 * size[0]  # else there is no room for the name
+    x = point["x"] + (1.4 if right else -1.4) * radius
+    anchor = "start" if right else "end"
+    beside = f"x='{x:.1f}' y='{point['y'] + 0.8 * radius:.1f}' font-size='{2.4 * radius:.1f}' text-anchor={anchor}"
     return (
         f"<circle {place} {looks}><title>{name}: {point['confidence']:.2f}</title></circle>"
         f"<text {beside}>{numbers.get(point['name'], '')}<tspan class=name> {name}</tspan></text>"

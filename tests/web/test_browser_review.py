@@ -167,6 +167,7 @@ def test_the_wheel_zooms_where_the_pointer_is_and_a_drag_pans(review):
 
 def test_a_point_is_moved_by_touch(review, out):
     page = review(**TABLET)
+    name = current(page).inner_text()
     marker = page.locator("#target .marker[data-point='2'] .disc").bounding_box()
     x, y = marker["x"] + marker["width"] / 2, marker["y"] + marker["height"] / 2
     before = position(page, 2)
@@ -180,6 +181,7 @@ def test_a_point_is_moved_by_touch(review, out):
     assert after[1] > before[1] + 0.02
     page.get_by_role("button", name="Accept").tap()
     expect(page.locator("#reviewed")).to_have_text("1 of 4 reviewed")
+    expect(current(page)).not_to_have_text(name)
     assert page.evaluate("document.documentElement.scrollWidth") <= 820
     shoot(page, "review-touch")
 
