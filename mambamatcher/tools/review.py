@@ -24,7 +24,7 @@ main { display: grid; align-items: start; grid-template-columns: repeat(auto-fil
 figure { margin: 0; min-width: 0 } svg { width: 100%; height: auto; background: #8883 }
 text { fill: #fff; stroke: #000; stroke-width: .2em; paint-order: stroke; font-weight: 600 }
 body:not(:has(#names:checked)) main:not(.references) .name { display: none }
-.references { margin-bottom: 1.6rem; grid-template-columns: repeat(auto-fill, minmax(420px, 1fr)) }
+.references { margin-bottom: 1.6rem; grid-template-columns: repeat(auto-fill, minmax(260px, 400px)) }
 figcaption { font-size: 13px; overflow-wrap: anywhere } .error { border-left: 4px solid #d55e00; padding-left: .6rem }
 .key { display: inline-block; width: 8rem; height: .8rem; vertical-align: middle; border-radius: 3px;
   background: linear-gradient(90deg, #d55e00, #f5d73c, #009e73) }
