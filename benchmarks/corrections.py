@@ -27,8 +27,8 @@ from mambamatcher.tools.references import combine_answers
 from mambamatcher.tools.rounds import describe_image
 
 CATEGORIES, IMAGES = 5, 30
-STARTS = 10  # references to start from: the images with the most keypoints
-SEEDS = 20  # of correcting at random, for each start
+STARTS = 6  # references to start from: the images with the most keypoints
+SEEDS = 10  # of correcting at random, for each start
 CORRECTIONS = (0, 1, 3, 5, 10)
 ALPHA = 0.1
 WAYS = ("gain", "doubt", "random")
@@ -135,16 +135,18 @@ def summarise(answers: dict[str, Answers]) -> dict:
     found: dict = {"corrections": list(CORRECTIONS), "categories": categories, "images": {}, "pck": {}, "gap": {}}
     found["images"] = {category: len(each.truth) for category, each in answers.items()}
     for way in WAYS:
-        found["pck"][way] = _with_interval(tables[way])
+        found["pck"][way] = _with_interval(tables[way], len(answers))
         if way != "random":
-            found["gap"][f"{way} minus random"] = _with_interval(tables[way] - tables["random"])
+            found["gap"][f"{way} minus random"] = _with_interval(tables[way] - tables["random"], len(answers))
     return found
 
 
-def _with_interval(values: np.ndarray) -> list[dict[str, float]]:
-    """Bootstrap over the starts, which are what a user would choose otherwise."""
+def _with_interval(values: np.ndarray, categories: int) -> list[dict[str, float]]:
+    """Bootstrap over the starts of each category, which another user would choose otherwise."""
     rng = np.random.default_rng(0)
-    means = values[rng.integers(len(values), size=(2000, len(values)))].mean(axis=1)
+    groups = values.reshape(categories, -1, values.shape[1])
+    drawn = rng.integers(groups.shape[1], size=(2000, *groups.shape[:2]))
+    means = np.take_along_axis(groups[None], drawn[..., None], axis=2).mean(axis=(1, 2))
     low, high = np.percentile(means, [2.5, 97.5], axis=0)
     return [
         {"mean": round(float(m), 1), "low": round(float(a), 1), "high": round(float(b), 1)}

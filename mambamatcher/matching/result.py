@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
+from numpy.typing import NDArray
 from PIL import Image
 
 from mambamatcher.errors import InputError
@@ -23,9 +24,9 @@ from mambamatcher.matching.confidence import Evidence
 class Modes:
     """Separate candidates for each point, best first; where a point has fewer, `present` is false."""
 
-    points: Float[np.ndarray, "keypoint mode 2"]  # original target pixels
-    confidence: Float[np.ndarray, "keypoint mode"]
-    present: Bool[np.ndarray, "keypoint mode"]
+    points: Float[NDArray[np.float64], "keypoint mode 2"]  # original target pixels
+    confidence: Float[NDArray[np.float64], "keypoint mode"]
+    present: Bool[NDArray[np.bool_], "keypoint mode"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,15 +39,15 @@ class MatchResult:
 
     source_points: Pixels
     points: Pixels
-    confidence: Float[np.ndarray, " keypoint"]
-    matched: Bool[np.ndarray, " keypoint"]
+    confidence: Float[NDArray[np.float64], " keypoint"]
+    matched: Bool[NDArray[np.bool_], " keypoint"]
     source: Image.Image = field(repr=False)
     target: Image.Image = field(repr=False)
-    heatmaps: Float[np.ndarray, "keypoint ht wt"] = field(repr=False)
+    heatmaps: Float[NDArray[np.float64], "keypoint ht wt"] = field(repr=False)
     evidence: Evidence = field(repr=False)  # what the confidence is made of
     modes: Modes | None = None
 
-    def heatmap(self, index: int) -> Float[np.ndarray, "ht wt"]:
+    def heatmap(self, index: int) -> Float[NDArray[np.float64], "ht wt"]:
         """Return one point's matching distribution on the target's grid; it sums to 1."""
         return self.heatmaps[index]
 
