@@ -34,7 +34,7 @@ from tests.attack.harness import (
     running,
 )
 
-JSON_PATHS = ("/signin", "/pairs/match", "/drawing", "/points/json", "/example", "/nothing")
+JSON_PATHS = ("/signin", "/pairs/match", "/drawing", "/example", "/nothing")
 UPLOAD_PATHS = ("/match", "/pictures", "/propagate")
 STALL_SECONDS = 12.0  # longer than the server waits
 
@@ -51,10 +51,6 @@ def hostile_json(server: ServerProcess, rng: random.Random) -> None:
 def hostile_forms(server: ServerProcess, rng: random.Random) -> None:
     for body in attacks.hostile_forms().values():
         server.request("POST", rng.choice(UPLOAD_PATHS), body, **FORM)
-
-
-def repeated_images(server: ServerProcess, rng: random.Random) -> None:
-    attacks.repeated_images(server, rng.choice([5_000, 250_000, 1_000_000]))
 
 
 def unsent_bodies(server: ServerProcess, rng: random.Random) -> None:
@@ -96,7 +92,6 @@ ATTACKS: list[Callable[[ServerProcess, random.Random], None]] = [
     length_and_chunks,
     hostile_json,
     hostile_forms,
-    repeated_images,
     unsent_bodies,
     held_uploads,
     half_open,

@@ -30,7 +30,7 @@ def default(root: Path) -> list[Command]:
         train("vit-s-decay", root, devices=2),
         mambamatcher("export", "--model", f"{run}/model", "--folder", model, "--half", "--overwrite", *DEFAULT_READOUT),
         *calibrate(model, root, f"{run}/calibration"),
-        evaluate(model, root, "voc", "selection", f"{run}/selection", "--limit", "300"),
+        evaluate(model, root, "voc", "selection", f"{run}/selection", "--first", "300"),
         evaluate(model, root, "spair", "val", f"{run}/spair-val"),
         evaluate(model, root, "pf-pascal", "val", f"{run}/pf-pascal-val"),
         [sys.executable, "-m", "tests.test_shipped", "default"],  # stores the predictions that the test expects
@@ -76,7 +76,7 @@ def control(root: Path) -> list[Command]:
             run = f"{recipe}-{seed}"
             selection = f"{RUNS}/{run}/selection"
             commands.append(train(recipe, root, f"seed={seed}", run=run))
-            commands.append(evaluate(f"{RUNS}/{run}/model", root, "voc", "selection", selection, "--limit", "400"))
+            commands.append(evaluate(f"{RUNS}/{run}/model", root, "voc", "selection", selection, "--first", "400"))
             reports.append(f"{selection}/report.json")
         commands.append(mambamatcher("compare", *reports))
     return commands
@@ -84,7 +84,7 @@ def control(root: Path) -> list[Command]:
 
 def unseen(root: Path) -> list[Command]:
     """Train without some keypoint names, and compare with an untrained model on exactly those."""
-    run, few = f"{RUNS}/unseen", ("--limit", "300")
+    run, few = f"{RUNS}/unseen", ("--first", "300")
     return [
         train("unseen", root),
         mambamatcher(

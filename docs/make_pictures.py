@@ -174,7 +174,7 @@ def draw_review() -> None:
             shutil.copy(photo, photos)
         run("propagate", CAT, photos, "--points-file", CAT.with_suffix(".json"), "--out", out)
         options = "--headless --no-sandbox --disable-gpu --disable-background-networking --hide-scrollbars"
-        command = [chromium, *options.split(), f"--screenshot={shot}", "--window-size=900,560"]
+        command = [chromium, *options.split(), f"--screenshot={shot}", "--window-size=900,840"]
         subprocess.run([*command, (out / "review.html").as_uri()], check=True, capture_output=True)
         _save(Image.open(shot).convert("RGB"), "review.jpg")
 

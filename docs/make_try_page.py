@@ -66,7 +66,8 @@ def on_nav(nav: Navigation, config: Any, files: Files) -> Navigation:
 def parts() -> dict[str, Path | str | bytes]:
     """Return the content of each generated file, or where it is."""
     encoder = onnx.load(MODEL / GRAPH, load_external_data=False)
-    static = {f"static/{path.name}": path for path in SERVED.iterdir() if path.name not in ("api.js", "index.html")}
+    other = ("api.js", "index.html", *(path.name for path in SERVED.glob("review*")))
+    static = {f"static/{path.name}": path for path in SERVED.iterdir() if path.name not in other}
     return {
         "index.html": changed((SERVED / "index.html").read_text(encoding="utf-8"), CHANGES),
         **static,

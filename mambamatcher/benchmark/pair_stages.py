@@ -14,10 +14,9 @@ from mambamatcher.benchmark.cold_start import FirstPair, measure_first_pair
 from mambamatcher.benchmark.complexity import stages
 from mambamatcher.benchmark.measurement import Circumstances, circumstances, measure
 from mambamatcher.errors import InputError
-from mambamatcher.model.checkpoint import save_pretrained
+from mambamatcher.model.checkpoint import find_config, save_pretrained
 from mambamatcher.model.correlation import correlation_map
 from mambamatcher.model.mambamatcher import MambaMatcher, ModelConfig
-from mambamatcher.model.presets import PRESETS
 from mambamatcher.model.transfer import transfer_points
 
 WHOLE = "whole pair"
@@ -171,7 +170,7 @@ def _aggregate(model: MambaMatcher, extracted: Tensor) -> tuple[Tensor, ...]:
 
 def random_model(preset: str) -> MambaMatcher:
     """Build the model of a preset with random weights."""
-    config = PRESETS[preset]()
+    config = find_config(preset)
     return MambaMatcher(replace(config, backbone=replace(config.backbone, weights="random"))).eval()
 
 

@@ -1,6 +1,7 @@
 """The command line. Each command has its own file; errors that a user can fix become one sentence and exit code 2."""
 
 import sys
+from itertools import islice
 from typing import Annotated
 
 import typer
@@ -19,6 +20,7 @@ from mambamatcher.cli import (
     match,
     propagate,
     reproduce,
+    review,
     serve,
     swap,
     train,
@@ -26,6 +28,7 @@ from mambamatcher.cli import (
 )
 from mambamatcher.errors import MambaMatcherError
 from mambamatcher.extras import naming_extra
+from mambamatcher.plugins import load_plugins
 
 app = typer.Typer(
     name="mambamatcher",
@@ -36,6 +39,7 @@ app = typer.Typer(
 )
 app.command("match")(match.match)
 app.command("propagate")(propagate.propagate)
+app.command("review")(review.review)
 app.command("warp")(warp.warp)
 app.command("swap")(swap.swap)
 app.command("calibrate")(calibrate.calibrate)
@@ -60,18 +64,41 @@ def _show_version(wanted: bool | None) -> None:
 
 @app.callback()
 def options(
+    modules: Annotated[
+        list[str] | None,
+        typer.Option("--import", metavar="MODULE", help="Import a module that registers parts; can be repeated."),
+    ] = None,
     show_version: Annotated[
         bool | None, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
     ] = None,
 ) -> None:
     """Semantic correspondence on the command line."""
+    load_plugins(modules or ())
+
+
+def imports_first(arguments: list[str]) -> list[str]:
+    """Move `--import MODULE` to the front, so that it may also follow the verb it is for.
+
+    Example:
+        >>> imports_first(["evaluate", "default", "--import", "mine", "--json"])
+        ['--import', 'mine', 'evaluate', 'default', '--json']
+    """
+    first: list[str] = []
+    rest: list[str] = []
+    left = iter(arguments)
+    for argument in left:
+        if argument == "--import":
+            first += [argument, *islice(left, 1)]
+        else:
+            (first if argument.startswith("--import=") else rest).append(argument)
+    return [*first, *rest]
 
 
 def main() -> None:
     """Run the command line."""
     try:
         with naming_extra():
-            app()
+            app(imports_first(sys.argv[1:]))
     except MambaMatcherError as error:
         typer.echo(f"mambamatcher: {error}", err=True)
         sys.exit(2)

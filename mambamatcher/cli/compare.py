@@ -42,7 +42,16 @@ def print_comparisons(rows: "list[Comparison]", names: list[str]) -> None:
 
     console = Console(markup=False)
     table = Table(title=f"{names[0]} against {names[1]}", caption="per image; p of single categories corrected (Holm)")
-    for heading in ("category", "alpha", "pairs", "first", "second", "difference (95 %)", "p per image", "p per point"):
+    for heading in (
+        "category",
+        "alpha",
+        "pairs",
+        "first",
+        "second",
+        "second - first (95 %)",
+        "p per image",
+        "p per point",
+    ):
         table.add_column(heading, justify="left" if heading == "category" else "right")
     for row in rows:
         change = f"{100 * row.difference:+.1f} ({100 * row.low:+.1f} to {100 * row.high:+.1f})"

@@ -11,13 +11,16 @@ from mambamatcher.cli.engine_options import Address, Device, Engine, EngineName,
 
 def evaluate(
     model: Annotated[
-        str, typer.Argument(help="A preset's name, a saved model's folder, or a .jsonl file of predictions.")
+        str, typer.Argument(help="default, lite, a preset, a saved model's folder, or a .jsonl file of predictions.")
     ],
     dataset: Annotated[str, typer.Option(help="The benchmark's name, such as spair or pf-pascal.")],
     split: Annotated[str, typer.Option(help="The split, such as val, test or test-small.")] = "test",
     root: Annotated[Path | None, typer.Option(help="Where the benchmarks are; MAMBAMATCHER_DATA if not given.")] = None,
     out: Annotated[Path, typer.Option(help="The folder for predictions and reports.")] = Path("evaluation"),
-    limit: Annotated[int | None, typer.Option(min=1, help="Take only the first pairs, this many.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Take only this many pairs, spread over the categories by a fixed seed.")
+    ] = None,
+    first: Annotated[int | None, typer.Option(min=1, help="Take only the first pairs, this many.")] = None,
     alpha: Annotated[list[float] | None, typer.Option(help="A threshold; repeat for more.")] = None,
     skip_bad: Annotated[
         bool, typer.Option(help="Leave out and list what cannot be read, instead of stopping.")
@@ -50,7 +53,8 @@ def evaluate(
         split=split,
         output=out,
         root=root,
-        limit=limit,
+        limit=first,
+        sample=limit,
         alphas=sorted(alpha) if alpha else ALPHAS,
         skip_bad=skip_bad,
         overwrite=overwrite,

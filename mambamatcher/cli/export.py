@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from mambamatcher.cli.match import load_matcher
+from mambamatcher.cli.model_options import Model
 from mambamatcher.extras import naming_extra
 
 
@@ -14,7 +15,7 @@ def export(
     onnx: Annotated[Path | None, typer.Option(help="ONNX file to write.")] = None,
     pair: Annotated[Path | None, typer.Option(help="ONNX file of a whole match to write.")] = None,
     folder: Annotated[Path | None, typer.Option(help="Folder for weights and configuration.")] = None,
-    model: Annotated[str | None, typer.Option(help="Name of a preset or folder of a saved model.")] = None,
+    model: Model = None,
     average: Annotated[
         list[Path] | None, typer.Option(help="Folder of a saved model to average the weights with; may be repeated.")
     ] = None,

@@ -8,12 +8,13 @@ from typing import Annotated
 import typer
 
 from mambamatcher.cli.engine_options import Address, Device, Engine, EngineName, Workers, load_for_run
+from mambamatcher.cli.model_options import Model
 
 
 def features(
     images: Annotated[Path, typer.Argument(help="A folder, a manifest with one path per line, or Parquet.")],
     out: Annotated[Path, typer.Option(help="The folder for the results.")],
-    model: Annotated[str | None, typer.Option(help="A preset's name or a saved model's folder.")] = None,
+    model: Model = None,
     device: Device = None,
     engine: Engine = EngineName.local,
     address: Address = None,

@@ -1,4 +1,4 @@
-"""`mambamatcher info`: parameters and operations of each stage of a preset."""
+"""`mambamatcher info`: parameters and operations of each stage of a model."""
 
 import json
 from dataclasses import asdict
@@ -8,7 +8,9 @@ import typer
 
 
 def info(
-    preset: Annotated[str, typer.Option(help="Name of the preset.")] = "paper",
+    model: Annotated[
+        str, typer.Option("--model", "--preset", help="default, lite, a preset's name, or a saved model's folder.")
+    ] = "paper",
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes to the configuration.")
     ] = None,
@@ -16,22 +18,22 @@ def info(
 ) -> None:
     """Show parameters and operations of each stage for one pair of images, beside the paper's figures.
 
-    Example: mambamatcher info --preset paper features.kernel_size=5
+    Example: mambamatcher info --model paper features.kernel_size=5
     """
     # imported here, so that --help does not import torch
     from rich.console import Console
     from rich.table import Table
 
     from mambamatcher.benchmark.complexity import stages
+    from mambamatcher.model.checkpoint import find_config
     from mambamatcher.model.config import override, to_dict
-    from mambamatcher.model.presets import PRESETS
 
-    config = override(PRESETS[preset](), overrides or [])
+    config = override(find_config(model), overrides or [])
     counted = stages(config)
     if as_json:
         typer.echo(json.dumps({"config": to_dict(config), "stages": [asdict(stage) for stage in counted]}, indent=2))
         return
-    table = Table(title=f"{preset}: {config.side} px, one pair (a multiply-add is two operations)")
+    table = Table(title=f"{model}: {config.side} px, one pair (a multiply-add is two operations)")
     for column in ("stage", "parameters", "paper", "operations", "paper"):
         table.add_column(column, justify="left" if column == "stage" else "right")
     for stage in counted:

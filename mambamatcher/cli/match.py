@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mambamatcher.cli.engine_options import Device, Runtime, RuntimeName, Threads
+from mambamatcher.cli.model_options import Model, Threshold, set_threshold
 from mambamatcher.errors import ConfigError, InputError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ def match(
     points_file: Annotated[
         Path | None, typer.Option(help="Points as JSON, CSV or COCO keypoints; hidden and absent ones are skipped.")
     ] = None,
-    model: Annotated[str | None, typer.Option(help="Preset name or folder of a saved model.")] = None,
+    model: Model = None,
+    threshold: Threshold = None,
     device: Device = None,
     runtime: Runtime = None,
     threads: Threads = None,
@@ -54,11 +56,12 @@ def match(
         if result_file is not None:
             check(result_file)
             refuse_existing(result_file, overwrite)
-    matcher = load_matcher(model, device, runtime, threads)
+    typed_only = wanted is None or points_file is None
+    matcher = set_threshold(load_matcher(model, device, runtime, threads), threshold)
     wanted = make_points(matcher.suggest_points(source)) if wanted is None else wanted
     result = matcher.match(source, target, wanted.points, top_k=top_k)
     if out is not None:
-        result.save(out, overwrite)
+        result.save(out, overwrite, names=None if typed_only else wanted.names)
     if heatmap is not None:
         result.save_heatmaps(heatmap, overwrite)
     if points_out is not None:
@@ -104,15 +107,15 @@ def gather_points(typed: list[tuple[float, float]], file: Path | None, source: P
 
 
 def found_points(result: "MatchResult", names: tuple[str, ...]) -> "PointSet":
-    """Return the matches as points of the target. Points without a match are marked absent."""
+    """Return the matches as points of the target. Those below the threshold keep their place and count as hidden."""
     import numpy as np
 
-    from mambamatcher.io.points import ABSENT, VISIBLE, PointSet
+    from mambamatcher.io.points import HIDDEN, VISIBLE, PointSet
 
     return PointSet(
         points=result.points,
         names=names,
-        visibility=np.where(result.matched, VISIBLE, ABSENT),
+        visibility=np.where(result.matched, VISIBLE, HIDDEN),
         confidence=result.confidence,
         size=result.target.size,
     )

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from mambamatcher.cli.engine_options import Address, Device, Engine, EngineName, Runtime, Threads, Workers, load_for_run
+from mambamatcher.cli.model_options import Model, Threshold, set_threshold
 
 
 def propagate(
@@ -18,7 +19,12 @@ def propagate(
     ],
     points_file: Annotated[Path, typer.Option(help="The sources' points as JSON, CSV or COCO keypoints.")],
     out: Annotated[Path, typer.Option(help="The folder for the results.")],
-    model: Annotated[str | None, typer.Option(help="A preset's name or a saved model's folder.")] = None,
+    corrections: Annotated[
+        Path | None,
+        typer.Option(help="Corrections to take in: corrections.json, or points of OUT that you changed."),
+    ] = None,
+    threshold: Threshold = None,
+    model: Model = None,
     device: Device = None,
     runtime: Runtime = None,
     threads: Threads = None,
@@ -29,6 +35,8 @@ def propagate(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of words.")] = False,
 ) -> None:
     """Transfer the points of one or several SOURCEs to every image of a folder; the same command resumes after a stop.
+
+    Corrected images, from OUT/corrections.json and --corrections, stay as they are and are references for the others.
 
     TARGETS may also be a text file with one path per line, or Parquet with a column path and, if need be, bytes.
 
@@ -41,22 +49,33 @@ def propagate(
     from mambamatcher.jobs.engines import make_engine
     from mambamatcher.jobs.shards import FOLDER
     from mambamatcher.jobs.source import read_source
-    from mambamatcher.tools import propagate as tool
+    from mambamatcher.tools.outputs import REVIEW
+    from mambamatcher.tools.propagate import GATHERED, read_references
+    from mambamatcher.tools.propagate import propagate as run
 
     for path in sources:  # before a model is loaded
         require_file(path)
         read_points(points_file, path)
     chosen, source = make_engine(engine, address, workers, device), read_source(targets)
-    matcher = load_for_run(model, engine, device, runtime, threads)
-    references = tool.read_references(matcher, sources, points_file)
-    summary = tool.propagate(matcher, references, source, out, chosen, overwrite)
+    if corrections is not None:
+        require_file(corrections)
+    matcher = set_threshold(load_for_run(model, engine, device, runtime, threads), threshold)
+    references = read_references(matcher, sources, points_file)
+    summary = run(matcher, references, source, out, chosen, overwrite, corrections)
     if as_json:
         typer.echo(json.dumps(asdict(summary)))
         return
     typer.echo(
         f"{summary.targets} targets, {summary.unreadable} of them unreadable; "
-        f"{summary.unmatched} points without a match"
+        f"{summary.unmatched} points below the threshold"
     )
-    gathered = summary.targets <= tool.GATHERED
-    look = f"look through {out / tool.REVIEW}" if gathered else f"the results are in {out / FOLDER}"
+    if summary.kept:
+        most = ", ".join(list(summary.moved)[:3])
+        typer.echo(
+            f"{summary.kept} kept as corrected; since the last round {sum(summary.moved.values())} points moved in "
+            f"{len(summary.moved)} targets{f', most in {most}' if most else ''}"
+        )
+    if summary.next is not None:
+        typer.echo(f"to gain most, correct {summary.next} next")
+    look = f"look through {out / REVIEW}" if summary.targets <= GATHERED else f"the results are in {out / FOLDER}"
     typer.echo(f"wrote {out}; {look}")

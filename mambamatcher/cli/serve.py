@@ -23,18 +23,19 @@ MIN_TOKEN_LENGTH = 16
 MIN_TOKEN_CHARACTERS = 6  # different ones
 MIB = 2**20
 
+Host = Annotated[str, typer.Option(help="Address to listen on; any but the loopback address requires --token.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")]
+Token = Annotated[str | None, typer.Option(envvar="MAMBAMATCHER_TOKEN", help="Secret that clients must send.")]
+HostName = Annotated[
+    list[str] | None, typer.Option(help="Host name that clients use for this machine; can be repeated.")
+]
+
 
 def serve(
-    host: Annotated[
-        str, typer.Option(help="Address to listen on; any but the loopback address requires --token.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
-    token: Annotated[
-        str | None, typer.Option(envvar="MAMBAMATCHER_TOKEN", help="Secret that clients must send.")
-    ] = None,
-    host_name: Annotated[
-        list[str] | None, typer.Option(help="Host name that clients use for this machine; can be repeated.")
-    ] = None,
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
+    token: Token = None,
+    host_name: HostName = None,
     model: Annotated[
         list[str] | None,
         typer.Option(help="Shipped model, preset or folder of a saved model; can be repeated to offer several."),
@@ -71,10 +72,15 @@ def serve(
     app = create_app(settings, model_loaders(model, device, runtime, threads))
     typer.echo("loading the model")
     app.state.server.warm_up()  # now, so that a model that cannot be loaded ends the command
-    url_host = f"[{host}]" if ":" in host else host
-    secret = f"#token={quote(token)}" if token else ""  # browsers do not send what follows '#', so no log holds it
-    typer.echo(f"open http://{url_host}:{listening.getsockname()[1]}/{secret} (stop with Ctrl+C)")
+    typer.echo(f"open {page_address(host, listening, token)} (stop with Ctrl+C)")
     limited_server(app).run([listening])
+
+
+def page_address(host: str, listening: socket.socket, token: str | None) -> str:
+    """Return the address to open in a browser. Browsers do not send what follows '#', so no log holds the token."""
+    url_host = f"[{host}]" if ":" in host else host
+    secret = f"#token={quote(token)}" if token else ""
+    return f"http://{url_host}:{listening.getsockname()[1]}/{secret}"
 
 
 def check_access(host: str, token: str | None) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from mambamatcher.cli.engine_options import Device
+from mambamatcher.cli.model_options import Model
 
 
 def swap(
@@ -19,7 +20,7 @@ def swap(
         Path | None, typer.Option(help="Mask of the object in TARGET. Default: estimated from the features.")
     ] = None,
     matched_out: Annotated[Path | None, typer.Option(help="Also write a mask of the matched pixels.")] = None,
-    model: Annotated[str | None, typer.Option(help="Name of a preset or folder of a saved model.")] = None,
+    model: Model = None,
     device: Device = None,
     overwrite: Annotated[bool, typer.Option(help="Replace existing files.")] = False,
 ) -> None:

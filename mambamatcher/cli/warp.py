@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from mambamatcher.cli.engine_options import Device
+from mambamatcher.cli.model_options import Model
 from mambamatcher.errors import InputError
 
 
@@ -17,7 +18,7 @@ def warp(
     overlay: Annotated[Path | None, typer.Option(help="Partly transparent image that lies over SOURCE.")] = None,
     edit: Annotated[Path | None, typer.Option(help="Edited copy of SOURCE; TARGET gets the same changes.")] = None,
     matched_out: Annotated[Path | None, typer.Option(help="Also write a mask of the matched pixels.")] = None,
-    model: Annotated[str | None, typer.Option(help="Name of a preset or folder of a saved model.")] = None,
+    model: Model = None,
     device: Device = None,
     overwrite: Annotated[bool, typer.Option(help="Replace existing files.")] = False,
 ) -> None:

@@ -54,8 +54,9 @@ def read_text(path: Path) -> str:
 
 def read_json(path: Path) -> Any:
     """Read a JSON file."""
+    text = read_text(path)  # its error is a ValueError too
     try:
-        return parse_json(read_text(path))
+        return parse_json(text)
     except ValueError as error:
         raise InputError(f"{path} is not JSON: {error}") from error
 

@@ -58,13 +58,19 @@ class Comparison:
     def words(self, first: str, second: str) -> str:
         """Summarise the comparison in one sentence; `first` and `second` are the names of the models."""
         where = "Over all pairs" if self.category == "all" else f"On {self.category}"
-        interval = f"95 % interval {100 * self.low:+.1f} to {100 * self.high:+.1f}"
-        values = f"{100 * self.first:.1f} against {100 * self.second:.1f} at PCK@{self.alpha:g}"
-        change = f"{values}, {100 * self.difference:+.1f} points ({interval}, p = {self.p_image:.2g})"
+        # the better one first, so that the sign of the difference agrees with the sentence
+        swap = self.difference > 0
+        values = (self.second, self.first) if swap else (self.first, self.second)
+        low, high = (self.low, self.high) if swap else (-self.high, -self.low)
+        interval = f"95 % interval {_signed(low)} to {_signed(high)}, p = {self.p_image:.2g}"
+        change = (
+            f"{100 * values[0]:.1f} against {100 * values[1]:.1f} at PCK@{self.alpha:g}, "
+            f"{_signed(abs(self.difference))} points ({interval})"
+        )
+        higher, lower = (second, first) if swap else (first, second)
         if self.p_image > LEVEL:
-            return f"{where}, {first} and {second} do not differ significantly: {change}."
-        better = second if self.difference > 0 else first
-        return f"{where}, {better} is better: {change}."
+            return f"{where}, {higher} and {lower} do not differ significantly: {change}."
+        return f"{where}, {higher} is better than {lower}: {change}."
 
 
 def compare(first: Report, second: Report, *, resamples: int = RESAMPLES, seed: int = 0) -> list[Comparison]:
@@ -193,6 +199,11 @@ def _holm(rows: Sequence[Comparison]) -> list[Comparison]:
         replace(row, p_image=corrected[row.category, "p_image"], p_point=corrected[row.category, "p_point"])
         for row in rows
     ]
+
+
+def _signed(share: float) -> str:
+    """Format a difference in percentage points; a rounded zero has no minus."""
+    return f"{round(100 * share, 1) + 0.0:+.1f}"
 
 
 def _array(errors: Sequence[float | None]) -> np.ndarray:

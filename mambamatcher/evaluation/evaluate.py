@@ -1,10 +1,13 @@
 """A whole evaluation: read the pairs, predict them once, score and report."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from mambamatcher.datasets.benchmarks import DATASETS, Reading, read_pairs
 from mambamatcher.datasets.records import Pair, fingerprint
@@ -25,6 +28,7 @@ from mambamatcher.io.atomic import make_folder, refuse_existing
 from mambamatcher.jobs.engines import LOCAL, Engine
 from mambamatcher.jobs.job import Job, run
 
+SAMPLE_SEED = 0
 PREDICTIONS, GALLERY = "predictions.jsonl", "worst.html"
 
 
@@ -36,7 +40,8 @@ class Request:
     split: str
     output: Path
     root: Path | None = None
-    limit: int | None = None
+    limit: int | None = None  # the first pairs
+    sample: int | None = None  # pairs spread over the categories
     alphas: Sequence[float] = ALPHAS
     skip_bad: bool = False
     overwrite: bool = False
@@ -61,15 +66,16 @@ def evaluate(predictor: Predictor, request: Request, engine: Engine = LOCAL) -> 
 def evaluation_job(predictor: Predictor, pairs: Sequence[Pair], header: Header, request: Request) -> Job[Report]:
     """Return the job that predicts pairs into the file of predictions and reports on it."""
     path = request.output / PREDICTIONS
+    chosen = [pairs[index] for index in _chosen([pair.category for pair in pairs], request)]
     return Job(
         label=f"{header.dataset} {header.split}",
-        inputs=pairs[: request.limit],
+        inputs=chosen,
         header=asdict(header),
         journal=path,
         key="pair",
         work=partial(predict_each, predictor),
         # what is scored is what was saved
-        finish=lambda _: _report(read_predictions(path), request),
+        finish=lambda _: _report(read_predictions(path), request, {pair.name for pair in chosen}),
         products=_reports(request),
         check=partial(check_records, path),
     )
@@ -90,10 +96,13 @@ def rescore(path: Path, request: Request) -> Report:
         there, asked = (f"{each.dataset} {each.split}" for each in (saved.header, request))
         if there != asked:
             raise InputError(f"{path} holds predictions for {there}, not for {asked}")
-        return _report(saved, request)
+        kept = _chosen([record["category"] for record in saved.records], request)
+        return _report(saved, request, {saved.records[index]["pair"] for index in kept})
     reading = _read(request)
     header = _header(path.stem, {}, reading, request)
-    return _report(Predictions(header, complete(lines, reading.pairs[: request.limit])), request)
+    kept = _chosen([pair.category for pair in reading.pairs], request)
+    records = complete(lines, [reading.pairs[index] for index in kept])
+    return _report(Predictions(header, records), request, {record["pair"] for record in records})
 
 
 def _reports(request: Request) -> list[Path]:
@@ -118,8 +127,22 @@ def _header(model: str, configuration: Mapping[str, Any], reading: Reading, requ
     )
 
 
-def _report(predictions: Predictions, request: Request) -> Report:
-    kept = Predictions(predictions.header, predictions.records[: request.limit])
+def _chosen(categories: Sequence[str], request: Request) -> list[int]:
+    """Return which pairs a request is about, in order; a larger sample contains every smaller one."""
+    kept = range(len(categories))[: request.limit]
+    if request.sample is None or request.sample >= len(kept):
+        return list(kept)
+    order = np.random.default_rng(SAMPLE_SEED).permutation(len(categories))
+    groups: dict[str, list[int]] = {name: [] for name in sorted(set(categories))}
+    for index in order.tolist():
+        if index in kept:
+            groups[categories[index]].append(index)
+    taken = [index for turn in zip_longest(*groups.values()) for index in turn if index is not None]
+    return sorted(taken[: request.sample])
+
+
+def _report(predictions: Predictions, request: Request, names: Collection[str]) -> Report:
+    kept = Predictions(predictions.header, [each for each in predictions.records if each["pair"] in names])
     report = make_report(kept, request.alphas)
     write_report(report, request.output)
     headline = Protocol(report["headline"]["reference"], report["headline"]["scale"])

@@ -1,6 +1,7 @@
 """Drawing two images side by side with the points that correspond."""
 
 import colorsys
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -9,6 +10,7 @@ from PIL import Image, ImageDraw, ImageFont
 HEIGHT = 480  # of the drawn images
 GAP = 12
 LEGEND = 28  # height of the strip that explains the colours
+LONGEST_NAME = 30  # characters
 SMOOTHING = 2  # drawn this many times larger, then reduced: Pillow draws without anti-aliasing
 # doubtful to sure, told apart by the colour-blind as well
 CONFIDENCE_COLOURS = ((0.0, (213, 94, 0)), (0.5, (245, 215, 60)), (1.0, (0, 158, 115)))
@@ -38,8 +40,10 @@ def draw_matches(
     target_points: Float[np.ndarray, "keypoint 2"],
     confidence: Float[np.ndarray, " keypoint"] | None = None,
     matched: Bool[np.ndarray, " keypoint"] | None = None,
+    *,
+    names: Sequence[str] | None = None,
 ) -> Image.Image:
-    """Draw numbered points on both images, joined by lines of the same colour.
+    """Draw named or numbered points on both images, joined by lines of the same colour.
 
     With `confidence` the colours say it, under a legend; points that are not `matched` are hollow and have no line.
     """
@@ -63,7 +67,8 @@ def draw_matches(
             _line(draw, start, end, colour)
     for points in ends:
         for number in np.argsort(filled, kind="stable"):  # the hollow ones below
-            _dot(draw, points[number], colours[number] if filled[number] else None, str(number + 1), font)
+            label = str(number + 1) if names is None else _plain(names[number])
+            _dot(draw, points[number], colours[number] if filled[number] else None, label, font, names is not None)
     if confidence is not None:
         _legend(draw, height, font)
     return canvas.resize((canvas.width // SMOOTHING, canvas.height // SMOOTHING), Image.Resampling.LANCZOS)
@@ -75,20 +80,30 @@ def _line(draw: ImageDraw.ImageDraw, start: np.ndarray, end: np.ndarray, colour:
     draw.line(ends, fill=colour, width=2 * SMOOTHING)
 
 
-def _dot(draw: ImageDraw.ImageDraw, at: np.ndarray, colour: Colour | None, label: str, font: Font) -> None:
-    """Draw a numbered point: a disc of its colour, or a white ring where there is none."""
+def _plain(name: str) -> str:
+    """Return a name as one short line that every font draws."""
+    line = " ".join("".join(each if each.isprintable() else " " for each in name).split())
+    return line if len(line) <= LONGEST_NAME else f"{line[: LONGEST_NAME - 1]}…"
+
+
+def _dot(
+    draw: ImageDraw.ImageDraw, at: np.ndarray, colour: Colour | None, label: str, font: Font, is_name: bool
+) -> None:
+    """Draw a point: a disc of its colour, or a white ring where there is none. A number fits in it, a name does not."""
     x, y = at
-    radius = 8 * SMOOTHING
+    radius = (5 if is_name else 8) * SMOOTHING
     box = [x - radius, y - radius, x + radius, y + radius]
     if colour is None:
         draw.ellipse(box, outline="black", width=3 * SMOOTHING)
         inset = SMOOTHING // 2
         draw.ellipse([box[0] + inset, box[1] + inset, box[2] - inset, box[3] - inset], outline="white", width=SMOOTHING)
+    else:
+        draw.ellipse(box, fill=colour, outline="black", width=SMOOTHING)
+    if colour is None or is_name:
         beside = (x + radius + 2 * SMOOTHING, y)  # inside the ring it would hide what the ring shows
         draw.text(beside, label, fill="white", font=font, anchor="lm", stroke_width=SMOOTHING, stroke_fill="black")
-        return
-    draw.ellipse(box, fill=colour, outline="black", width=SMOOTHING)
-    draw.text((x, y), label, fill="black", font=font, anchor="mm")
+    else:
+        draw.text((x, y), label, fill="black", font=font, anchor="mm")
 
 
 def _legend(draw: ImageDraw.ImageDraw, top: int, font: Font) -> None:
@@ -101,5 +116,5 @@ def _legend(draw: ImageDraw.ImageDraw, top: int, font: Font) -> None:
             fill=confidence_colour(column / (width - 1)),
         )
     draw.text(
-        (left + width + 5 * SMOOTHING, middle), "1    hollow: no match found", fill="black", font=font, anchor="lm"
+        (left + width + 5 * SMOOTHING, middle), "1    hollow: below the threshold", fill="black", font=font, anchor="lm"
     )

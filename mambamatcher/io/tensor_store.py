@@ -54,6 +54,12 @@ class TensorStore:
         """Return the store itself: copies of a module share what it keeps."""
         return self
 
+    def with_folder(self, folder: Path) -> "TensorStore":
+        """Return a store that shares the memory of this one and has a folder."""
+        store = TensorStore(0, folder)
+        store._memory = self._memory
+        return store
+
     def get(self, key: Key, name: Callable[[], str] | None = None) -> list[np.ndarray] | None:
         """Return an entry, or None.
 

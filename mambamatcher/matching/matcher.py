@@ -1,13 +1,13 @@
 """The class people use: images and pixel points in, pixel points out."""
 
 import json
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -25,6 +25,7 @@ from mambamatcher.matching.result import MatchResult, Modes
 from mambamatcher.matching.runtime import Encoded, EncodedSource, EncodedTarget, Refined, Runtime
 from mambamatcher.matching.runtime import Pixels as ModelPixels
 from mambamatcher.matching.scores import LinearScores, Scores, WholeMap
+from mambamatcher.matching.untrained import UntrainedWarning, warn_untrained
 from mambamatcher.model.frames import unit_to_pixels
 from mambamatcher.model.saved import SHIPPED, find_pretrained
 from mambamatcher.pause_gc import collection_paused
@@ -35,10 +36,6 @@ if TYPE_CHECKING:
 __all__ = ["LoadedImage", "MatchResult", "Matcher", "Modes", "PreparedPair", "UntrainedWarning", "check_points"]
 
 CACHE_BYTES = 512 * 2**20  # eleven images of the paper's model
-
-
-class UntrainedWarning(UserWarning):
-    """A model with randomly initialised parts is about to be used for matching."""
 
 
 @dataclass(frozen=True)
@@ -53,16 +50,6 @@ class LoadedImage:
 Readable = ImageLike | LoadedImage
 
 
-class Options(TypedDict, total=False):
-    """Options of a `Matcher`; see there."""
-
-    cache_bytes: int
-    cache_folder: str | PathLike[str] | None
-    low_memory: bool
-    calibration: Calibration
-    device: str | None
-
-
 class Matcher:
     """Owns what the model must not know: files, pixels, resizing, caching, confidence.
 
@@ -75,6 +62,9 @@ class Matcher:
         low_memory: Transform the weights of the feature aggregation for each image instead of keeping them.
         calibration: Turns what the refined map says about a match into its confidence.
         device: Where the model computes, as PyTorch names it; None leaves it where it is.
+
+    Raises:
+        InputError: The device cannot compute, or the cache folder cannot be used.
 
     Example:
         >>> matcher = Matcher.from_pretrained()
@@ -117,41 +107,52 @@ class Matcher:
 
     @classmethod
     def from_preset(
-        cls, preset: "str | ModelConfig", overrides: Sequence[str] = (), **options: Unpack[Options]
+        cls,
+        preset: "str | ModelConfig",
+        overrides: Sequence[str] = (),
+        *,
+        cache_bytes: int = CACHE_BYTES,
+        cache_folder: str | PathLike[str] | None = None,
+        low_memory: bool = False,
+        calibration: Calibration | None = None,
+        device: str | None = None,
     ) -> "Matcher":
         """Make a matcher with the initial weights of a configuration.
 
         Args:
             preset: A preset's name or a configuration.
             overrides: Changes to it, each `key=value`.
-            options: As for `Matcher`.
+            cache_bytes: As for `Matcher`.
+            cache_folder: As for `Matcher`.
+            low_memory: As for `Matcher`.
+            calibration: As for `Matcher`.
+            device: As for `Matcher`.
+
+        Raises:
+            ConfigError: There is no such preset, or an override names an unknown key or an impossible value.
+            WeightsError: The weights of the backbone are missing.
+            InputError: The device cannot compute, or the cache folder cannot be used.
+            BackendError: PyTorch is not installed.
 
         Warns:
             UntrainedWarning: Parts of the model have random weights.
         """
         require_torch("presets are built by PyTorch, which is not installed")
         from mambamatcher.model.config import override
-        from mambamatcher.model.mambamatcher import MambaMatcher, count_parameters
+        from mambamatcher.model.mambamatcher import MambaMatcher
         from mambamatcher.model.presets import PRESETS
 
         config = override(PRESETS[preset]() if isinstance(preset, str) else preset, overrides)
         model = MambaMatcher(config)
-        parts = {
-            "features": model.features,
-            "correlation": model.correlation,
-            "projections": model.backbone.projections,
-        }
-        untrained = [name for name, part in parts.items() if count_parameters(part)]
-        if config.backbone.weights == "random":
-            untrained.insert(0, "backbone")
-        if untrained:
-            warnings.warn(
-                f"untrained parts: {', '.join(untrained)}. Matches will be poor; train this model, load a trained one "
-                f"with Matcher.from_pretrained(folder), or use the preset 'nearest', which needs no training",
-                UntrainedWarning,
-                stacklevel=2,
-            )
-        return cls(model, **options)
+        warn_untrained(model)
+        return cls(
+            model,
+            cache_bytes=cache_bytes,
+            cache_folder=cache_folder,
+            low_memory=low_memory,
+            calibration=calibration,
+            device=device,
+        )
 
     @classmethod
     def from_pretrained(
@@ -160,22 +161,40 @@ class Matcher:
         *,
         runtime: RuntimeName | None = None,
         threads: int | None = None,
-        **options: Unpack[Options],
+        cache_bytes: int = CACHE_BYTES,
+        cache_folder: str | PathLike[str] | None = None,
+        low_memory: bool = False,
+        calibration: Calibration | None = None,
+        device: str | None = None,
     ) -> "Matcher":
         """Load a saved model, with its `calibration.json` where there is one.
 
         Args:
             folder: The model's folder or hub id; without one, the shipped model `default`.
             runtime: What runs the model: "onnx" (ONNX Runtime on the CPU; the default where the folder has a graph, as
-                those of the shipped models have) or "torch" (PyTorch, for any model and device).
+                those of the shipped models have), "int8" (the same with products of bytes, for a ViT: faster, and
+                matches differ a little) or "torch" (PyTorch, for any model and device).
             threads: Threads of ONNX Runtime. By default one for each core that this process may use, at most
                 OMP_NUM_THREADS; they sleep while they wait, so that other programs get the cores.
-            options: As for `Matcher`.
+            cache_bytes: As for `Matcher`.
+            cache_folder: As for `Matcher`.
+            low_memory: As for `Matcher`.
+            calibration: As for `Matcher`, by default the model's own.
+            device: As for `Matcher`.
+
+        Raises:
+            WeightsError: There is no such model, or its weights are damaged or do not fit its configuration.
+            ConfigError: Its configuration or calibration cannot be read.
+            InputError: The device cannot compute, or the cache folder cannot be used.
+            BackendError: The runtime is not installed.
         """
         found = find_pretrained(SHIPPED["default"] if folder is None else folder)
-        options.setdefault("calibration", load_calibration(found))
-        device, low_memory = options.get("device"), options.get("low_memory", False)
-        return cls(load_runtime(found, runtime, threads, device, low_memory), **options)
+        return cls(
+            load_runtime(found, runtime, threads, device, low_memory),
+            cache_bytes=cache_bytes,
+            cache_folder=cache_folder,
+            calibration=calibration or load_calibration(found),
+        )
 
     def match(self, source: Readable, target: Readable, points: ArrayLike, *, top_k: int = 1) -> MatchResult:
         """Find points of the source in the target.
@@ -225,6 +244,12 @@ class Matcher:
         """Return points spread evenly over the foreground, in the image's pixels."""
         loaded = self.read(image)
         return unit_to_pixels(spread_points(self.foreground(loaded), count), loaded.image.size)
+
+    def with_cache_folder(self, folder: Path) -> "Matcher":
+        """Return a matcher that shares the model and the memory with this one, and keeps encoded images in a folder."""
+        other = copy(self)
+        other._store = self._store.with_folder(folder)
+        return other
 
     def evict(self, loaded: LoadedImage) -> None:
         """Drop from memory what was computed from an image."""

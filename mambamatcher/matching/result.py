@@ -1,6 +1,7 @@
 """The result of a match: points with their confidence, as arrays, as plain values and as an image."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
+from numpy.typing import NDArray
 from PIL import Image
 
 from mambamatcher.errors import InputError
@@ -22,9 +24,9 @@ from mambamatcher.matching.confidence import Evidence
 class Modes:
     """Separate candidates for each point, best first; where a point has fewer, `present` is false."""
 
-    points: Float[np.ndarray, "keypoint mode 2"]  # original target pixels
-    confidence: Float[np.ndarray, "keypoint mode"]
-    present: Bool[np.ndarray, "keypoint mode"]
+    points: Float[NDArray[np.float64], "keypoint mode 2"]  # original target pixels
+    confidence: Float[NDArray[np.float64], "keypoint mode"]
+    present: Bool[NDArray[np.bool_], "keypoint mode"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,25 +39,29 @@ class MatchResult:
 
     source_points: Pixels
     points: Pixels
-    confidence: Float[np.ndarray, " keypoint"]
-    matched: Bool[np.ndarray, " keypoint"]
+    confidence: Float[NDArray[np.float64], " keypoint"]
+    matched: Bool[NDArray[np.bool_], " keypoint"]
     source: Image.Image = field(repr=False)
     target: Image.Image = field(repr=False)
-    heatmaps: Float[np.ndarray, "keypoint ht wt"] = field(repr=False)
+    heatmaps: Float[NDArray[np.float64], "keypoint ht wt"] = field(repr=False)
     evidence: Evidence = field(repr=False)  # what the confidence is made of
     modes: Modes | None = None
 
-    def heatmap(self, index: int) -> Float[np.ndarray, "ht wt"]:
+    def heatmap(self, index: int) -> Float[NDArray[np.float64], "ht wt"]:
         """Return one point's matching distribution on the target's grid; it sums to 1."""
         return self.heatmaps[index]
 
-    def draw(self) -> Image.Image:
-        """Draw both images side by side with the matches: confidence by colour, points without a match hollow."""
-        return draw_matches(self.source, self.target, self.source_points, self.points, self.confidence, self.matched)
+    def draw(self, names: Sequence[str] | None = None) -> Image.Image:
+        """Draw both images side by side with the matches: confidence by colour, points below the threshold hollow.
 
-    def save(self, path: str | PathLike[str], overwrite: bool = False) -> None:
+        Points are labelled with their names, or numbered from 1 without them.
+        """
+        places = self.source_points, self.points
+        return draw_matches(self.source, self.target, *places, self.confidence, self.matched, names=names)
+
+    def save(self, path: str | PathLike[str], overwrite: bool = False, names: Sequence[str] | None = None) -> None:
         """Write the drawn matches as an image; the suffix of the name chooses the format."""
-        save_image(self.draw(), path, overwrite)
+        save_image(self.draw(names), path, overwrite)
 
     def save_heatmaps(self, path: str | PathLike[str], overwrite: bool = False) -> None:
         """Write one panel per point: where in the target it may lie."""

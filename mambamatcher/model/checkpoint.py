@@ -18,16 +18,19 @@ from mambamatcher.model.config import from_dict, to_dict
 from mambamatcher.model.mambamatcher import MambaMatcher, ModelConfig
 from mambamatcher.model.onnx_export import encoder_graph
 from mambamatcher.model.onnx_int8 import with_int8_products
+from mambamatcher.model.presets import PRESETS
 from mambamatcher.model.saved import (
     CONFIG,
     GRAPH,
     INT8_GRAPH,
+    SHIPPED,
     WEIGHTS,
     find_pretrained,
     read_plain_config,
     require_saved,
 )
 from mambamatcher.pause_gc import collection_paused
+from mambamatcher.registry import unknown
 
 
 def save_pretrained(
@@ -125,6 +128,19 @@ def _load(folder: Path) -> MambaMatcher:
     model.config = config
     model.load_state_dict(state)
     return model.eval()
+
+
+def find_config(name: str) -> ModelConfig:
+    """Return the configuration of a saved model, a shipped one, or a preset.
+
+    Raises:
+        ConfigError: There is none of that name, or it cannot be read.
+    """
+    if Path(name).is_dir() or name in SHIPPED:
+        return read_config(find_pretrained(name) / CONFIG)
+    if name not in PRESETS:
+        raise unknown("model", name, (*SHIPPED, *PRESETS))
+    return PRESETS[name]()
 
 
 def reconfigured(model: MambaMatcher, config: ModelConfig) -> MambaMatcher:

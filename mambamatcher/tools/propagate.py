@@ -1,65 +1,59 @@
 """Transferring points from one or several annotated images to many others.
 
-`propagate_to` does one target. `propagate` is the job over all of them, which can be stopped and resumed at any time.
+`propagate` is a job that can be stopped and resumed at any time. Corrections of its results make it a new round: the
+corrected images are kept as they are, become references themselves, and the others are computed again.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from jaxtyping import Bool, Float
-
 from mambamatcher.datasets.faults import check_kind, check_number, check_numbers, naming
 from mambamatcher.errors import InputError
+from mambamatcher.io.atomic import remove_files
 from mambamatcher.io.images import ImageLike
-from mambamatcher.io.points import (
-    ABSENT,
-    VISIBLE,
-    Pixels,
-    PointSet,
-    check_points,
-    read_annotations,
-    read_points,
-    write_points,
-)
+from mambamatcher.io.written import WrittenFiles
 from mambamatcher.jobs.engines import LOCAL, Engine
 from mambamatcher.jobs.job import Job, run
 from mambamatcher.jobs.journal import Result, write_lines
 from mambamatcher.jobs.shards import line_shards, shard_job
 from mambamatcher.jobs.source import Item, Source, changed, content_digest, content_of, images, read_ahead
-from mambamatcher.matching.matcher import LoadedImage, Matcher, Readable
+from mambamatcher.matching.matcher import LoadedImage, Matcher
 from mambamatcher.matching.portable import PortableMatcher
 from mambamatcher.model.config import to_dict
-from mambamatcher.tools.review import write_review
+from mambamatcher.tools.corrections import Correction
+from mambamatcher.tools.outputs import (
+    FORMATS,
+    PREVIOUS,
+    RESULTS,
+    begin_round,
+    check_unchanged,
+    keep_aside,
+    write_formats,
+    write_references,
+)
+from mambamatcher.tools.references import Reference, propagate_to, read_references
+from mambamatcher.tools.rounds import (
+    count_moved,
+    describe_image,
+    digest_of,
+    further_references,
+    keep_corrected,
+    next_to_correct,
+    read_results,
+    read_round,
+    save_round,
+)
 
-RESULTS, CSV, COCO, REVIEW = "points.jsonl", "points.csv", "points.coco.json", "review.html"
-FORMATS = (CSV, COCO, REVIEW)  # written from the results
-VERSION = 2  # of the results; the first did not name the content of the targets
+__all__ = ["Reference", "Summary", "propagate", "propagate_each", "propagate_to", "read_references"]
+
+VERSION = 3  # of the results; the first did not name the content of the targets, the second no distances
 GATHERED = 100_000  # targets up to which all results go to one file; beyond, shards are the result
-AGREEMENT = 0.05  # of the target's longer side: how near to each other the answers of references count as one
-
-
-@dataclass(frozen=True)
-class Reference:
-    """An annotated image, read once, with its visible points."""
-
-    loaded: LoadedImage
-    points: PointSet
-
-
-@dataclass(frozen=True, kw_only=True)
-class TransferredPoints:
-    """Where the references' points lie in one target, in its pixels."""
-
-    names: tuple[str, ...]
-    points: Pixels
-    confidence: Float[np.ndarray, " keypoint"]
-    matched: Bool[np.ndarray, " keypoint"]
-    size: tuple[int, int]
+FEATURES = "cache"  # folder within OUT for the features of the targets, for the next round
+FEATURES_BYTES = 1 << 30  # limit of that folder; the features of more targets are computed in every round
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,33 +62,10 @@ class Summary:
 
     targets: int
     unreadable: int
-    unmatched: int  # points
-
-
-def read_references(matcher: Matcher, sources: Sequence[Path], points_file: Path) -> list[Reference]:
-    """Read annotated images.
-
-    Args:
-        matcher: The matcher that will use them.
-        sources: The images.
-        points_file: Their points as JSON, CSV or COCO; with several images each is looked up by its file name.
-
-    Raises:
-        InputError: An image or the points cannot be used.
-    """
-    if len(sources) > 1 and None in read_annotations(points_file):
-        raise InputError(
-            f"{points_file} does not say which image its points are on, but {len(sources)} are given; use COCO, "
-            "a CSV with a column 'image', or JSON with 'images'"
-        )
-    references = []
-    for source in sources:
-        loaded, points = matcher.read(source), read_points(points_file, source).visible()
-        if not len(points.names):
-            raise InputError(f"{points_file} has no visible point for {source.name}")
-        check_points(points.points, loaded.image.size)
-        references.append(Reference(loaded, points))
-    return references
+    unmatched: int  # points below the threshold
+    kept: int = 0  # targets with corrections
+    moved: Mapping[str, int] = field(default_factory=dict)  # points of each target that moved since the last round
+    next: str | None = None  # the target whose correction promises most
 
 
 def propagate(
@@ -104,11 +75,15 @@ def propagate(
     out: Path,
     engine: Engine = LOCAL,
     overwrite: bool = False,
+    corrections: Path | None = None,
 ) -> Summary:
     """Transfer points to many images; the same call resumes after a stop.
 
     Up to `GATHERED` targets `out` gets JSON Lines, CSV, COCO and a page to review them by, beyond only shards of JSON
     Lines in its folder `parts`. A target that cannot be read has its reason in place of points.
+
+    Where `out` has a file `corrections.json`, its images are kept as corrected and are references for the others.
+    Where that file has changed since the last call, this is a new round: the others are computed again.
 
     Args:
         matcher: Finds the points.
@@ -116,79 +91,80 @@ def propagate(
         targets: The images to find the points in, from `mambamatcher.jobs.source.read_source`.
         out: The folder for the results.
         engine: Where the work is done.
-        overwrite: Begin again instead of resuming.
+        overwrite: Begin again instead of resuming; corrections stay.
+        corrections: Corrections to add to those of `out`: a file of them, or a changed file of points from `out`.
 
     Returns:
-        How many targets there were, and how many of them and of their points were not found.
+        How many targets there were, how many of them and of their points were not found, what moved since the last
+        round, and which target to correct next.
+
+    Raises:
+        InputError: `out` has results of another run or files that were changed since, or corrections cannot be used.
     """
-    portable = PortableMatcher(matcher, engine.device)
-    header = describe_run(matcher, references, targets.origin)
-    job: Job[Summary]
+    written = WrittenFiles(out)
+    check_unchanged(out, written, taken_in=corrections)
+    agreed = read_round(out, references, targets, corrections)
+    if agreed.images and len(targets.items) > GATHERED:
+        raise InputError(f"corrections are for up to {GATHERED:,} targets, and there are {len(targets.items):,}")
+    everything = [*references, *further_references(matcher, targets, agreed)]
+    header = describe_run(matcher, references, targets.origin, digest_of(agreed))
+    if corrections is not None:
+        save_round(out, agreed)
+        keep_aside(out, written, corrections)
     if len(targets.items) > GATHERED:
-        write = partial(_write_targets, portable, references)
+        write = partial(_write_targets, PortableMatcher(matcher, engine.device), references)
         job = shard_job(out, targets.items, header, write, suffix=".jsonl", finish=_summarise, digest=content_of)
         # of a run over fewer targets
-        job = replace(job, products=[*job.products, *(out / name for name in (RESULTS, *FORMATS))])
-    else:
-        job = Job(
-            label="targets",
-            inputs=targets.items,
-            header=header,
-            journal=out / RESULTS,
-            key="image",
-            work=partial(_propagate_items, portable, references),
-            finish=partial(write_formats, out, targets),
-            products=[*(out / name for name in FORMATS), *line_shards(out)],
-            check=partial(check_results, out / RESULTS, targets.items),
+        return run(
+            replace(job, products=[*job.products, *(out / name for name in (RESULTS, *FORMATS))]), engine, overwrite
         )
+    if overwrite:
+        remove_files(out / PREVIOUS)
+    overwrite = begin_round(out, header) or overwrite
+    written.forget([RESULTS])  # it may grow
+
+    def finish(results: list[Result]) -> Summary:
+        write_formats(written, targets, results, references)
+        write_references(written, references)
+        written.add(RESULTS)
+        counts = Counter[str]()
+        for result in results:
+            counts.update(_count(result))
+        before = read_results(out, PREVIOUS)
+        return replace(_summarise(counts), moved=count_moved(before, results), next=next_to_correct(results))
+
+    keeps = len(targets.items) * matcher.encode(references[0].loaded).nbytes <= FEATURES_BYTES
+    portable = PortableMatcher(matcher, engine.device, out.absolute() / FEATURES if keeps else None)
+    job = Job(
+        label="targets",
+        inputs=targets.items,
+        header=header,
+        journal=out / RESULTS,
+        key="image",
+        work=partial(_propagate_items, portable, everything, agreed.images),
+        finish=finish,
+        products=[*(out / name for name in FORMATS), *line_shards(out)],
+        check=partial(check_results, out / RESULTS, targets.items),
+    )
     return run(job, engine, overwrite)
 
 
-def propagate_to(matcher: Matcher, references: Sequence[Reference], target: Readable) -> TransferredPoints:
-    """Match every reference with one target and combine their answers, point by point."""
-    loaded = matcher.read(target)
-    names = tuple(dict.fromkeys(name for reference in references for name in reference.points.names))
-    answers: dict[str, list[tuple[Float[np.ndarray, 2], float]]] = {name: [] for name in names}
-    for reference in references:
-        result = matcher.match(reference.loaded, loaded, reference.points.points)
-        for name, point, confidence in zip(reference.points.names, result.points, result.confidence, strict=True):
-            answers[name].append((point, float(confidence)))
-    combined = [
-        combine_answers(np.stack([point for point, _ in each]), np.array([sure for _, sure in each]), loaded.image.size)
-        for each in answers.values()
-    ]
-    confidence = np.array([sure for _, sure in combined])
-    return TransferredPoints(
-        names=names,
-        points=np.stack([point for point, _ in combined]),
-        confidence=confidence,
-        matched=confidence >= matcher.calibration.threshold,
-        size=loaded.image.size,
-    )
-
-
-def combine_answers(
-    points: Float[np.ndarray, "reference 2"], confidence: Float[np.ndarray, " reference"], size: tuple[int, int]
-) -> tuple[Float[np.ndarray, "2"], float]:
-    """Let the references vote on one point: the place with the most confidence around it wins.
-
-    A mean would lie between two different answers, where nobody put the point; the most confident alone would ignore
-    that others agree on another place. So each answer collects the confidence of those near it, and the winner is
-    refined to their weighted mean. Its confidence is the mean of its own and its supporters', doubt of those that
-    disagree counted in, each weighted by its confidence: a reference that has no idea does not spoil a sure one.
-    """
-    distance = np.linalg.norm(points[:, None] - points[None], axis=-1) / (AGREEMENT * max(size))
-    nearness = np.exp(-0.5 * distance**2)
-    confidence = confidence.clip(1e-9)  # so that nothing is divided by zero
-    winner = int(np.argmax(nearness @ confidence))
-    votes = nearness[winner] * confidence
-    return votes @ points / votes.sum(), float(votes @ confidence / confidence.sum())
-
-
 def propagate_each(
-    matcher: Matcher, references: Sequence[Reference], targets: Iterable[tuple[str, ImageLike]]
+    matcher: Matcher,
+    references: Sequence[Reference],
+    targets: Iterable[tuple[str, ImageLike]],
+    corrections: Mapping[str, Correction] | None = None,
 ) -> Iterator[Result]:
-    """Yield the result of each named target, in order; what was computed for a target is then evicted."""
+    """Yield the result of each named target, in order; what was computed for a target is then evicted.
+
+    Args:
+        matcher: Finds the points.
+        references: The annotated images.
+        targets: The name of each target, and its image.
+        corrections: Targets that are kept as corrected. Points that these leave open are computed.
+    """
+    names = {name for each in references for name in each.points.names}
+    described = [describe_image(matcher.encode(each.loaded)) for each in references]
 
     def read(image: ImageLike) -> tuple[str | None, LoadedImage | InputError]:
         content = content_digest(image)  # first, so that an image exchanged meanwhile is noticed later
@@ -201,34 +177,54 @@ def propagate_each(
         if isinstance(loaded, InputError):
             yield {"image": name, "content": content, "error": str(loaded)}
             continue
-        found = propagate_to(matcher, references, loaded)
-        columns = (found.names, found.points.tolist(), found.confidence.tolist(), found.matched.tolist())
-        points = [
-            {"name": each, "x": round(x, 3), "y": round(y, 3), "confidence": round(confidence, 4), "matched": matched}
-            for each, (x, y), confidence, matched in zip(*columns, strict=True)
-        ]
-        yield {"image": name, "content": content, "size": list(found.size), "points": points}
-        matcher.evict(loaded)
+        result: Result = {"image": name, "content": content, "size": list(loaded.image.size), "points": []}
+        correction = (corrections or {}).get(name)
+        if correction is None or names - correction.points.keys():
+            # a corrected image would agree with itself
+            others = [each for each in references if each.loaded.key != loaded.key] or list(references)
+            result["points"] = _points(matcher, others, loaded)
+            similar = max(float(each @ describe_image(matcher.encode(loaded))) for each in described)
+            result["distance"] = round(max(0.0, 1 - similar), 4)
+        yield keep_corrected(result, correction)
+        if all(each.loaded.key != loaded.key for each in references):
+            matcher.evict(loaded)
 
 
-def describe_run(matcher: Matcher, references: Sequence[Reference], targets: Path) -> dict[str, Any]:
+def describe_run(
+    matcher: Matcher, references: Sequence[Reference], targets: Path, corrections: str | None
+) -> dict[str, Any]:
     """Return what the results depend on, in the words of the message if a later run differs."""
+    calibration = to_dict(matcher.calibration)
     return {
         "version": VERSION,
         "model": {**matcher.config, "weights": matcher.runtime.weights_hash()},
-        "calibration": to_dict(matcher.calibration),
+        "threshold": calibration.pop("threshold"),
+        "calibration": calibration,
         "set of references": [
             {"image": each.loaded.key, "names": each.points.names, "points": each.points.points.tolist()}
             for each in references
         ],
         "folder of targets": str(targets),
+        "corrections": corrections,
     }
 
 
+def _points(matcher: Matcher, references: Sequence[Reference], loaded: LoadedImage) -> list[dict[str, Any]]:
+    found = propagate_to(matcher, references, loaded)
+    columns = (found.names, found.points.tolist(), found.confidence.tolist(), found.matched.tolist())
+    return [
+        {"name": each, "x": round(x, 3), "y": round(y, 3), "confidence": round(confidence, 4), "matched": matched}
+        for each, (x, y), confidence, matched in zip(*columns, strict=True)
+    ]
+
+
 def _propagate_items(
-    portable: PortableMatcher, references: Sequence[Reference], items: Sequence[Item]
+    portable: PortableMatcher,
+    references: Sequence[Reference],
+    corrections: Mapping[str, Correction],
+    items: Sequence[Item],
 ) -> Iterator[Result]:
-    return propagate_each(portable.matcher, references, images(items))
+    return propagate_each(portable.matcher, references, images(items), corrections)
 
 
 def _write_targets(
@@ -236,29 +232,28 @@ def _write_targets(
 ) -> Counter[str]:
     """Write one shard, and count how its targets ended."""
     counts = Counter[str]()
-    write_lines(path, _counted(_propagate_items(portable, references, items), counts))
+
+    def counted() -> Iterator[Result]:
+        for result in _propagate_items(portable, references, {}, items):
+            counts.update(_count(result))
+            yield result
+
+    write_lines(path, counted())
     return counts
 
 
-def write_formats(out: Path, targets: Source, results: list[Result]) -> Summary:
-    """Write all results as CSV, COCO and the page to review them by."""
-    counts = Counter[str]()
-    found = {result["image"]: _point_set(result) for result in _counted(results, counts) if "error" not in result}
-    write_points(out / CSV, found, overwrite=True)
-    write_points(out / COCO, found, overwrite=True)
-    write_review(out / REVIEW, targets.find, results)
-    return _summarise(counts)
-
-
-def _counted(results: Iterable[Result], counts: Counter[str]) -> Iterator[Result]:
-    for result in results:
-        unmatched = sum(not point["matched"] for point in result.get("points", ()))
-        counts.update(targets=1, unreadable=int("error" in result), unmatched=unmatched)
-        yield result
+def _count(result: Result) -> dict[str, int]:
+    unmatched = sum(not point["matched"] and not point.get("absent") for point in result.get("points", ()))
+    return {"targets": 1, "unreadable": int("error" in result), "unmatched": unmatched, "kept": int("status" in result)}
 
 
 def _summarise(counts: Counter[str]) -> Summary:
-    return Summary(targets=counts["targets"], unreadable=counts["unreadable"], unmatched=counts["unmatched"])
+    return Summary(
+        targets=counts["targets"],
+        unreadable=counts["unreadable"],
+        unmatched=counts["unmatched"],
+        kept=counts["kept"],
+    )
 
 
 def check_results(journal: Path, items: Sequence[Item], results: Sequence[Result]) -> Iterator[Result]:
@@ -272,6 +267,8 @@ def check_results(journal: Path, items: Sequence[Item], results: Sequence[Result
                 check_kind(result["error"], str, "error")
             else:
                 check_numbers(result["size"], 2, "size")
+                if "status" not in result:
+                    check_number(result["distance"])
                 if not check_kind(result["points"], list, "points"):
                     raise InputError("it has no points")
                 for point in result["points"]:
@@ -281,14 +278,3 @@ def check_results(journal: Path, items: Sequence[Item], results: Sequence[Result
                     if not isinstance(point["matched"], bool):
                         raise InputError(f"matched must be true or false, got {point['matched']!r:.60}")
         yield result
-
-
-def _point_set(result: Result) -> PointSet:
-    points = result["points"]
-    return PointSet(
-        points=np.array([(each["x"], each["y"]) for each in points], dtype=np.float64),
-        names=tuple(each["name"] for each in points),
-        visibility=np.array([VISIBLE if each["matched"] else ABSENT for each in points]),
-        confidence=np.array([each["confidence"] for each in points], dtype=np.float64),
-        size=(result["size"][0], result["size"][1]),
-    )

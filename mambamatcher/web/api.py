@@ -100,12 +100,13 @@ class _Query:
 
     def match_blocking(self, source: Upload, target: Upload, heatmaps: bool) -> MatchResponse:
         images = self.state.decode_blocking(source), self.state.decode_blocking(target)
-        result, seconds = self.state.match_blocking(self.model, *images, self.points)
+        result, threshold, seconds = self.state.match_blocking(self.model, *images, self.points)
         assert result is not None
         return MatchResponse(
             model=self.model,
             source_size=images[0].size,
             target_size=images[1].size,
             matches=to_matches(result, UNSCALED, heatmaps),
+            threshold=threshold,
             seconds=seconds,
         )

@@ -13,12 +13,11 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mambamatcher.web.exchange import Exchange
-from mambamatcher.web.state import MIB, ServerState, Settings
+from mambamatcher.web.state import ServerState, Settings
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 OPEN_PATHS = ("/", "/health", "/openapi.json", "/signin")  # reachable without the token, as is /static/
 FORM_BYTES = 256 * 1024  # the fields of a form besides its files
-POINTS_FILE_BYTES = MIB  # about 10,000 points
 JSON_BYTES = 256 * 1024
 SMALL_BYTES = 4 * 1024
 HEADERS = {
@@ -113,7 +112,7 @@ def body_limit(path: str, settings: Settings) -> int:
         "/match": 2 * settings.picture_bytes + FORM_BYTES,
         "/propagate": settings.request_bytes,
     }
-    limit = POINTS_FILE_BYTES if path.startswith("/points/") else limits.get(path, SMALL_BYTES)
+    limit = JSON_BYTES if path.startswith("/review/targets/") else limits.get(path, SMALL_BYTES)
     return min(limit, settings.request_bytes)
 
 

@@ -1,19 +1,21 @@
-"""The page and its routes: static files, a session's images, points found one click at a time, and downloads."""
+"""The page and its routes: static files, a session's images, points found one click at a time, and a drawing."""
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-from fastapi import APIRouter, File, HTTPException, Request, Response, UploadFile
+from fastapi import APIRouter, File, Form, HTTPException, Request, Response, UploadFile
 from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
 from PIL import Image
 
 import mambamatcher
 from mambamatcher.errors import InputError
-from mambamatcher.web import downloads
+from mambamatcher.io.drawing import draw_matches
 from mambamatcher.web.bounded import BoundedRoute
 from mambamatcher.web.guard import same_secret
 from mambamatcher.web.schemas import (
@@ -22,7 +24,6 @@ from mambamatcher.web.schemas import (
     ImageInfo,
     MatchResponse,
     PairRequest,
-    PointsRequest,
     SignInRequest,
     to_matches,
     to_response,
@@ -32,6 +33,12 @@ from mambamatcher.web.uploads import StoredImage, Upload, store_image
 
 STATIC = Path(__file__).parent / "static"
 PHOTOS = Path(mambamatcher.__file__).parent / "assets" / "photos"
+
+MAX_SIDE = 1_000_000  # of an image, as everywhere in the package
+# The page keeps copies, and sends one again when the server has evicted the image.
+OriginalSide = Annotated[
+    int | None, Form(ge=1, le=MAX_SIDE, description="Of a copy: the side of the upright original.")
+]
 
 router = APIRouter(route_class=BoundedRoute)
 
@@ -69,10 +76,13 @@ async def add_image(
     request: Request,
     response: Response,
     picture: Annotated[UploadFile, File(description="JPEG, PNG, WebP, GIF, BMP or TIFF.")],
+    width: OriginalSide = None,
+    height: OriginalSide = None,
 ) -> ImageInfo:
     """Store an image in the client's session."""
     upload = await state.receive(picture)
     image = await state.workers.run(_store_blocking, state, upload)
+    image = replace(image, width=width or image.width, height=height or image.height)
     state.sessions.add(state.session_or_new(request, response), image, state.settings.targets + 1)
     return ImageInfo.of(image)
 
@@ -116,22 +126,6 @@ async def match_pair(state: State, request: Request, body: PairRequest) -> Respo
     return await state.workers.run(_match_blocking, state, body, (source, target), model)
 
 
-@router.post("/points/{file_format}", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
-async def write_points(state: State, request: Request, file_format: downloads.Format, body: PointsRequest) -> Response:
-    """Write points to a file that the command line reads: JSON, CSV or COCO keypoints."""
-    if len({each.picture for each in body.pictures}) < len(body.pictures):
-        raise InputError("an image is listed twice; list each image once, with all its points")
-    images = []
-    for each in body.pictures:
-        state.check_point_count(each.points)
-        image = state.image(request, each.picture)
-        _check_inside(((point.x, point.y) for point in each.points), image)
-        images.append((image, each.points))
-    write, media_type, file_name = downloads.WRITERS[file_format]
-    text = await state.workers.run(lambda: write(downloads.to_annotations(images)))
-    return Response(text, media_type=media_type, headers=_attachment(file_name))
-
-
 @router.post("/drawing", response_class=Response, responses={200: {"content": {"image/png": {}}}})
 async def draw_pair(state: State, request: Request, body: DrawingRequest) -> Response:
     """Draw two images of the session side by side with their matches."""
@@ -139,7 +133,7 @@ async def draw_pair(state: State, request: Request, body: DrawingRequest) -> Res
     images = state.image(request, body.source), state.image(request, body.target)
     _check_inside((match.source for match in body.matches), images[0])
     _check_inside((match.target for match in body.matches), images[1])
-    drawn = await state.workers.run(downloads.draw_png, body, *images)
+    drawn = await state.workers.run(_draw_blocking, body, *images)
     return Response(drawn, media_type="image/png", headers=_attachment("matches.png"))
 
 
@@ -164,16 +158,33 @@ def _match_blocking(
     scales = source.scale_from(copies[0]), target.scale_from(copies[1])
     points = np.asarray(body.points, dtype=float).reshape(-1, 2) / scales[0]
     points = np.minimum(points, copies[0].size)  # rounding must not move a point on the edge outside
-    result, seconds = state.match_blocking(model, *copies, points)
+    result, threshold, seconds = state.match_blocking(model, *copies, points)
     return to_response(
         MatchResponse(
             model=model,
             source_size=(source.width, source.height),
             target_size=(target.width, target.height),
             matches=[] if result is None else to_matches(result, scales, body.heatmaps),
+            threshold=threshold,
             seconds=seconds,
         )
     )
+
+
+def _draw_blocking(request: DrawingRequest, source: StoredImage, target: StoredImage) -> bytes:
+    """Draw both images side by side with their matches, as a PNG file."""
+    copies = source.decode_copy(), target.decode_copy()
+    scales = source.scale_from(copies[0]), target.scale_from(copies[1])
+    drawn = draw_matches(
+        *copies,
+        np.array([match.source for match in request.matches], dtype=float) / scales[0],
+        np.array([match.target for match in request.matches], dtype=float) / scales[1],
+        np.array([match.confidence for match in request.matches], dtype=float),
+        np.array([match.matched for match in request.matches], dtype=bool),
+    )
+    encoded = BytesIO()
+    drawn.save(encoded, "PNG")
+    return encoded.getvalue()
 
 
 def _check_inside(points: Iterable[tuple[float, float]], image: StoredImage) -> None:

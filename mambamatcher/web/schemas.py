@@ -11,7 +11,7 @@ from mambamatcher.matching.matcher import MatchResult
 from mambamatcher.web.uploads import StoredImage
 
 MAX_POINTS = 500
-MAX_TARGETS = 200
+MAX_TARGETS = 500
 
 Point = tuple[FiniteFloat, FiniteFloat]
 # Checked before the items are, and validation stops at the first wrong item.
@@ -103,6 +103,7 @@ class MatchResponse(Schema):
     source_size: tuple[int, int]
     target_size: tuple[int, int]
     matches: list[Match]
+    threshold: float = Field(description="The model's: points below this confidence count as not matched.")
     seconds: float = Field(description="Time in the model, without waiting.")
 
 
@@ -149,29 +150,6 @@ class PairRequest(Schema):
     points: Points
     model: ModelName = None
     heatmaps: bool = False
-
-
-class NamedPoint(Schema):
-    """A point to write to a file. Points marked by hand have no confidence."""
-
-    name: Annotated[str, Field(min_length=1, max_length=100)]
-    x: FiniteFloat
-    y: FiniteFloat
-    confidence: Annotated[float, Field(ge=0, le=1)] | None = None
-    matched: bool = True
-
-
-class ImagePoints(Schema):
-    """An image of the session and its points."""
-
-    picture: ImageId
-    points: Annotated[list[NamedPoint], BOUNDED]
-
-
-class PointsRequest(Schema):
-    """The points to write to one file."""
-
-    pictures: Annotated[list[ImagePoints], Field(min_length=1, max_length=MAX_TARGETS + 1, fail_fast=True)]
 
 
 class DrawingRequest(Schema):

@@ -14,7 +14,7 @@ from starlette.formparsers import MultiPartParser
 from mambamatcher import __version__
 from mambamatcher.errors import ConfigError, InputError, MambaMatcherError
 from mambamatcher.matching.matcher import Matcher
-from mambamatcher.web import api, page
+from mambamatcher.web import api, page, review
 from mambamatcher.web.guard import HEADERS, Guard
 from mambamatcher.web.schemas import ErrorResponse
 from mambamatcher.web.state import ServerState, Settings
@@ -34,12 +34,15 @@ ERRORS = {
 }
 
 
-def create_app(settings: Settings, loaders: Mapping[str, Callable[[], Matcher]]) -> FastAPI:
+def create_app(
+    settings: Settings, loaders: Mapping[str, Callable[[], Matcher]], reviewed: review.Review | None = None
+) -> FastAPI:
     """Create the application.
 
     Args:
         settings: Access and limits.
         loaders: The models to offer: for each name, a function that loads it. The first is the default.
+        reviewed: A run of `propagate` to review. Its page then takes the place of the annotation page.
     """
     state = ServerState(settings, loaders)
 
@@ -64,7 +67,9 @@ def create_app(settings: Settings, loaders: Mapping[str, Callable[[], Matcher]])
     responses: dict[int | str, dict[str, Any]] = {
         status: {"model": ErrorResponse, "description": text} for status, text in ERRORS.items()
     }
-    for router in (api.router, page.router):
+    app.state.review = reviewed
+    first = () if reviewed is None else (review.start, review.router)  # of two routes for a path, the first answers
+    for router in (*first, api.router, page.router):
         app.include_router(router, responses=responses, dependencies=[bearer])
     app.mount("/static", page.static_files, name="static")
     return app

@@ -20,7 +20,14 @@ class Session:
 
     secret: str = field(repr=False)
     last_used: float
-    images: dict[str, StoredImage] = field(default_factory=dict, repr=False)
+    images: dict[str, StoredImage] = field(default_factory=dict, repr=False)  # longest unused first
+
+    def find(self, image_id: str) -> StoredImage | None:
+        """Return the image of this id, if there is one, and count that as a use."""
+        image = self.images.pop(image_id, None)
+        if image is not None:
+            self.images[image_id] = image
+        return image
 
     @property
     def size(self) -> int:
@@ -83,19 +90,16 @@ class SessionStore:
         return None
 
     def add(self, session: Session, image: StoredImage, max_images: int) -> None:
-        """Add an image to a session, evicting other sessions if needed.
+        """Add an image to a session, evicting other sessions if needed, and then its own longest unused images.
 
         Raises:
-            InputError: The session has `max_images` images already, or its images alone would exceed the limit on
-                the total size.
+            InputError: The session has `max_images` images already.
         """
         if len(session.images) >= max_images:
             raise InputError(f"there are already {max_images} images, the most allowed; remove some first")
-        if session.size + len(image.jpeg) > self.max_bytes:
-            raise InputError(f"these images need more than the {self.max_bytes:,} bytes allowed; remove some first")
         self._sessions.setdefault(session.secret, session)  # it may have been evicted during the upload
         self.find(session.secret)
-        self._make_room(len(image.jpeg))
+        self._make_room(session, len(image.jpeg))
         session.images[image.id] = image
 
     def evict_expired(self) -> bool:
@@ -106,6 +110,10 @@ class SessionStore:
             del self._sessions[secret]
         return bool(expired)
 
-    def _make_room(self, needed: int) -> None:
+    def _make_room(self, session: Session, needed: int) -> None:
         while self.size + needed > self.max_bytes:
-            del self._sessions[next(secret for secret, session in self._sessions.items() if session.images)]
+            idle = next(each for each in self._sessions.values() if each.images)
+            if idle is session:  # the last one that has any
+                del session.images[next(iter(session.images))]
+            else:
+                del self._sessions[idle.secret]

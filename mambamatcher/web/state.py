@@ -91,19 +91,19 @@ class ServerState:
 
     def match_blocking(
         self, model: str, source: Image.Image, target: Image.Image, points: Sequence[tuple[float, float]] | np.ndarray
-    ) -> tuple[MatchResult | None, float]:
+    ) -> tuple[MatchResult | None, float, float]:
         """Transfer points from source to target.
 
         Without points the pair is only encoded and correlated, which makes the next call for it faster.
 
         Returns:
-            The result, or None without points; and the seconds it took.
+            The result, or None without points; the threshold of the model; and the seconds it took.
         """
         matcher = self.models.get(model)
         start = time.perf_counter()
         pair = matcher.prepare(source, target)
         result = pair.match(points) if len(points) else None
-        return result, time.perf_counter() - start
+        return result, matcher.calibration.threshold, time.perf_counter() - start
 
     def check_point_count(self, points: Sequence[object]) -> None:
         """Raise `InputError` for more points than are allowed."""
@@ -130,7 +130,7 @@ class ServerState:
 
     def image(self, request: Request, image_id: str) -> StoredImage:
         """Return an image of the client's session, or answer with status 404 if there is none of this id."""
-        image = self.session(request).images.get(image_id)
+        image = self.session(request).find(image_id)
         if image is None:
             raise HTTPException(404, "your session has no such image; add it again")
         return image

@@ -91,15 +91,6 @@ def post_json_together(server: ServerProcess, requests: list[tuple[str, bytes]],
         return list(pool.map(post, requests))
 
 
-def repeated_images(server: ServerProcess, size: int) -> int:
-    """List one image as often as fits, as the download of points allows. Returns the status."""
-    data = multipart({}, [("picture", noise_file())])
-    _, headers, body = server.request("POST", "/pictures", data, **FORM)
-    entry = {"picture": json.loads(body)["id"], "points": []}
-    listed = [entry] * (size // (len(json.dumps(entry)) + 2))
-    return server.post_json("/points/json", {"pictures": listed}, Cookie=headers["Set-Cookie"].split(";")[0])[0]
-
-
 def hostile_forms() -> dict[str, bytes]:
     """Forms of a few megabytes that are costly to parse."""
     picture = noise_file()

@@ -7,6 +7,9 @@ import pytest
 from PIL import Image
 
 from mambamatcher import cli
+from mambamatcher.cli import train
+from mambamatcher.model.presets import PRESETS
+from mambamatcher.model.saved import SHIPPED
 from tests.helpers import noise_file, run_cli
 
 
@@ -73,7 +76,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(run, pair, arguments, message
     [
         (
             ["--preset", "papr"],
-            "unknown preset 'papr'. Did you mean 'paper'? Known: efficientnet, ncnet, nearest, paper",
+            "unknown model 'papr'. Did you mean 'paper'? Known: default, efficientnet, lite, ncnet, nearest, paper",
         ),
         (['backbone.facets=["tokn"]'], "unknown facet 'tokn'. Did you mean 'token'? Known: key, query, token, value."),
         (["--preset", "tiny", "backbone.layers=[4]"], "'dinov2-tiny' has layers 0 to 3; there is no layer 4"),
@@ -142,3 +145,47 @@ def test_the_version_is_printed_without_loading_torch():
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("mambamatcher 0.")
+
+
+def test_the_shipped_models_are_names_wherever_a_model_is_asked_for(run):
+    for name in ("default", "lite"):
+        code, out, error = run("info", "--model", name, "--json")
+        assert code == 0, error
+        assert json.loads(out)["config"] == json.loads((SHIPPED[name] / "config.json").read_text())["model"]
+    code, _, error = run("info", "--model", "lit")
+    assert code == 2
+    assert "Did you mean 'lite'?" in error
+    assert "lite" not in PRESETS
+
+
+def test_training_without_its_extra_is_one_sentence(run, monkeypatch, tmp_path):
+    monkeypatch.setattr(train, "find_spec", lambda name: None if name == "torchmetrics" else name)
+    code, _, error = run("train", "--recipe", "vit-s", "--out", tmp_path / "run")
+    assert code == 2
+    assert error == "mambamatcher: torchmetrics is missing; install it with: pip install 'mambamatcher[train]'\n"
+
+
+@pytest.mark.parametrize("threshold", ["0", "1"])
+def test_the_threshold_decides_what_counts_as_found_and_every_point_keeps_place_and_score(
+    run, pair, tmp_path, threshold
+):
+    out = tmp_path / "found.coco.json"
+    (tmp_path / "p.json").write_text('{"points": [[10, 20], [30, 4]], "names": ["=1+1", "<b>\\n"]}')
+    code, printed, _ = run(
+        "match", *pair, "--points-file", tmp_path / "p.json", "--threshold", threshold, "--json", "--points-out", out
+    )
+    assert code == 0
+    matches = json.loads(printed)["matches"]
+    annotation = json.loads(out.read_text())["annotations"][0]
+    assert [match["matched"] for match in matches] == [threshold == "0"] * 2
+    assert annotation["keypoints"][2::3] == [2 if threshold == "0" else 1] * 2
+    assert annotation["keypoints"][:2] == [round(value, 3) for value in matches[0]["target"]]
+    assert annotation["keypoint_scores"] == [round(match["confidence"], 4) for match in matches]
+    assert json.loads(out.read_text())["categories"][0]["keypoints"] == ["=1+1", "<b>\n"]
+
+
+@pytest.mark.parametrize("threshold", ["-0.1", "1.5", "nan", "high"])
+def test_a_threshold_is_a_probability(run, pair, threshold):
+    code, _, error = run("match", *pair, "--points", "1,1", "--threshold", threshold)
+    assert code == 2
+    assert "threshold" in error

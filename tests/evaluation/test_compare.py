@@ -7,7 +7,7 @@ from scipy.stats import binomtest
 from mambamatcher.errors import InputError
 from mambamatcher.evaluation.compare import compare, mcnemar_test, sign_flip_test
 from mambamatcher.evaluation.predictions import Header, Predictions
-from mambamatcher.evaluation.report import make_report
+from mambamatcher.evaluation.report import make_report, read_report
 from tests.evaluation.test_score import synthetic_records
 
 
@@ -52,10 +52,12 @@ def test_real_gain_is_found_and_said_in_words():
     assert row.p_image < 0.01
     assert row.p_point < 0.01
     assert row.only_first == 0
-    assert row.words("one", "two").startswith("Over all pairs, two is better: ")
+    assert row.words("one", "two").startswith("Over all pairs, two is better than one: ")
     back = overall(compare(report(better(records, 0.1)), report(records)))
     assert back.difference == -row.difference
-    assert "one is better" in back.words("one", "two")
+    # whichever is given first, the sentence, the values and their signs are those of the better one
+    assert back.words("two", "one") == row.words("one", "two")
+    assert f", {100 * row.difference:+.1f} points (95 % interval {100 * row.low:+.1f} to" in row.words("one", "two")
     assert {each.category for each in rows} == {"all", *(f"class-{k:02d}" for k in range(18))}
     assert {each.alpha for each in rows} == {0.01, 0.05, 0.1, 0.15, 0.2}
 
@@ -101,3 +103,8 @@ def test_reports_on_other_data_are_refused():
     records = synthetic_records(5)
     with pytest.raises(InputError, match="fingerprint differ"):
         compare(report(records), report(records, fingerprint="other"))
+
+
+def test_a_missing_report_is_called_missing_and_not_malformed(tmp_path):
+    with pytest.raises(InputError, match=r"gone\.json cannot be read: No such file or directory$"):
+        read_report(tmp_path / "gone.json")

@@ -1,13 +1,16 @@
 """Predictions are saved pair by pair; a stopped run loses nothing and repeats nothing."""
 
 import json
+from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from mambamatcher.errors import InputError
-from mambamatcher.evaluation.evaluate import PREDICTIONS, evaluate, evaluation_job, rescore
+from mambamatcher.evaluation.evaluate import PREDICTIONS, Request, _chosen, evaluate, evaluation_job, rescore
 from mambamatcher.evaluation.predict import Predictor, complete
 from mambamatcher.evaluation.predictions import Header, read_predictions, record
 from mambamatcher.jobs.engines import LOCAL
@@ -224,3 +227,19 @@ def test_a_saved_prediction_without_an_asked_point_is_refused_by_its_number(requ
     path.write_text("\n".join([header, first, json.dumps(damaged), *rest, ""]))
     with pytest.raises(InputError, match=f"prediction 2: {key} must be a list, got None"):
         evaluate(Offset(), request_)
+
+
+def test_a_sample_is_spread_over_the_categories_and_a_larger_one_contains_it():
+    categories = ["aeroplane"] * 40 + ["bird"] * 3 + ["cat"] * 10
+    samples = [_chosen(categories, Request(dataset="d", split="s", output=Path(), sample=n)) for n in range(1, 54)]
+    assert [len(each) for each in samples] == list(range(1, 54))
+    assert all(each == sorted(each) for each in samples)
+    assert all(set(a) < set(b) for a, b in pairwise(samples))
+    assert Counter(categories[index] for index in samples[8]) == {"aeroplane": 3, "bird": 3, "cat": 3}
+    assert Counter(categories[index] for index in samples[19]) == {"aeroplane": 9, "bird": 3, "cat": 8}
+    assert samples[5] != [0, 1, 40, 41, 43, 44]  # not the first ones
+
+
+def test_the_first_pairs_are_still_the_first_pairs():
+    categories = ["aeroplane"] * 40 + ["bird"] * 3
+    assert _chosen(categories, Request(dataset="d", split="s", output=Path(), limit=5)) == [0, 1, 2, 3, 4]

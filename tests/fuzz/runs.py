@@ -19,6 +19,7 @@ from mambamatcher.evaluation.compare import compare
 from mambamatcher.evaluation.evaluate import Request, evaluation_job
 from mambamatcher.evaluation.predictions import Header, Predictions, record
 from mambamatcher.evaluation.report import make_report, read_report
+from mambamatcher.io.written import WrittenFiles
 from mambamatcher.jobs.engines import LOCAL
 from mambamatcher.jobs.job import Job
 from mambamatcher.jobs.job import run as run_job
@@ -28,7 +29,8 @@ from mambamatcher.jobs.source import Item, Source, images, read_source
 from mambamatcher.model.config import to_dict
 from mambamatcher.model.mambamatcher import MambaMatcher
 from mambamatcher.model.presets import tiny
-from mambamatcher.tools.propagate import check_results, write_formats
+from mambamatcher.tools.outputs import write_formats
+from mambamatcher.tools.propagate import check_results
 from mambamatcher.training.folder import BEST, LAST, RECIPE, find_run
 from mambamatcher.training.recipe import Recipe
 from tests.fuzz.checkpoints import pickled
@@ -38,7 +40,7 @@ Action = Callable[[], None]
 
 NAMES = [f"{number}.png" for number in range(6)]
 NOSE = {"name": "nose", "x": 1.5, "y": 2.0, "confidence": 0.5, "matched": True}
-RESULTS = [{"image": name, "size": [8, 6], "points": [NOSE]} for name in NAMES]
+RESULTS = [{"image": name, "size": [8, 6], "distance": 0.25, "points": [NOSE]} for name in NAMES]
 HEADER = {"model": "m", "targets": "photos"}
 PREDICTED = Header(model="m", configuration={}, dataset="d", split="s", reference="bbox", fingerprint="f", pairs=6)
 
@@ -95,6 +97,11 @@ def journal(rng: Rng, folder: Path) -> Action:
     path = folder / "points.jsonl"
     path.write_bytes(damaged_lines(rng, [HEADER, *RESULTS[:4]]))
     items = [Item(name, str(folder / name)) for name in NAMES]
+
+    def finish(results: list) -> int:
+        write_formats(WrittenFiles(folder), Source(folder, items), results)
+        return len(results)
+
     job = Job(
         label="targets",
         inputs=items,
@@ -102,12 +109,12 @@ def journal(rng: Rng, folder: Path) -> Action:
         journal=path,
         key="image",
         work=lambda left: [result for result in RESULTS if result["image"] in {item.name for item in left}],
-        finish=partial(write_formats, folder, Source(folder, items)),
+        finish=finish,
         check=partial(check_results, path, []),
     )
 
     def resume() -> None:
-        assert run_job(job, LOCAL).targets == len(NAMES)
+        assert run_job(job, LOCAL) == len(NAMES)
         lines = list(map(json.loads, path.read_text().splitlines()[1:]))
         assert [line["image"] for line in lines][: len(NAMES)] == NAMES
 

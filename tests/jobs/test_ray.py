@@ -23,8 +23,10 @@ from mambamatcher.jobs.engines import LOCAL  # noqa: E402
 from mambamatcher.jobs.job import run  # noqa: E402
 from mambamatcher.jobs.ray_engine import RayEngine  # noqa: E402
 from mambamatcher.jobs.source import read_source  # noqa: E402
+from mambamatcher.tools.corrections import Correction, Corrections, Status, annotated, write_corrections  # noqa: E402
 from mambamatcher.tools.features import extract_features  # noqa: E402
-from mambamatcher.tools.propagate import RESULTS, propagate  # noqa: E402
+from mambamatcher.tools.outputs import FORMATS, RESULTS  # noqa: E402
+from mambamatcher.tools.propagate import propagate  # noqa: E402
 from tests.datasets import releases  # noqa: E402
 from tests.jobs.test_job import squaring  # noqa: E402
 
@@ -52,11 +54,27 @@ def test_propagate_writes_the_bytes_of_the_local_engine_and_resumes_with_other_w
     assert propagate(matcher, references, source, tmp_path / "ray", RayEngine(workers=2)) == expected
     results = tmp_path / "ray" / RESULTS
     results.write_bytes(b"".join(results.read_bytes().splitlines(keepends=True)[:4]))
+    for name in ("written.json", *FORMATS):  # as a kill would have left it
+        (tmp_path / "ray" / name).unlink()
     assert propagate(matcher, references, source, tmp_path / "ray", RayEngine(workers=1)) == expected
     for name in ("points.jsonl", "points.csv", "points.coco.json", "review.html"):
         assert (tmp_path / "ray" / name).read_bytes() == (tmp_path / "local" / name).read_bytes()
     # complete for the local engine too
     assert propagate(matcher, references, source, tmp_path / "ray") == expected
+
+
+def test_a_round_of_corrections_is_that_of_the_local_engine(matcher, references, work, tmp_path):
+    source = read_source(work / "targets")
+    made_for = tuple(annotated(each.loaded.image, each.points) for each in references)
+    corrected = {"2.png": Correction(Status.corrected, {"nose": (12.0, 34.5), "tail": None, "paw": (3.0, 4.0)})}
+    for name, engine in (("local", LOCAL), ("ray", RayEngine(workers=2))):
+        propagate(matcher, references, source, tmp_path / name, engine)
+        write_corrections(tmp_path / name / "corrections.json", Corrections(made_for, corrected))
+    expected = propagate(matcher, references, source, tmp_path / "local")
+    assert expected.kept == 1
+    assert propagate(matcher, references, source, tmp_path / "ray", RayEngine(workers=2)) == expected
+    for name in (RESULTS, "previous.jsonl", "points.csv", "points.coco.json", "corrections.json"):
+        assert (tmp_path / "ray" / name).read_bytes() == (tmp_path / "local" / name).read_bytes()
 
 
 def test_very_many_targets_are_written_in_the_shards_of_the_local_engine(

@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -183,11 +184,13 @@ def test_very_many_targets_have_the_same_results_in_shards_and_no_other_files(
     source = read_source(work / "targets")
     gathered = propagate(matcher, references, source, tmp_path / "gathered")
     monkeypatch.setattr("mambamatcher.tools.propagate.GATHERED", len(source.items) - 1)
-    assert propagate(matcher, references, source, tmp_path / "shards") == gathered
+    assert propagate(matcher, references, source, tmp_path / "shards") == replace(gathered, next=None)
     assert os.listdir(tmp_path / "shards") == ["parts"]
     shards = sorted((tmp_path / "shards" / "parts").glob("part-*.jsonl"))
     _, *lines = (tmp_path / "gathered" / "points.jsonl").read_text().splitlines(keepends=True)
     assert "".join(path.read_text() for path in shards) == "".join(lines)
-    assert propagate(matcher, references, source, tmp_path / "shards") == gathered  # nothing is left to do
+    assert propagate(matcher, references, source, tmp_path / "shards") == replace(
+        gathered, next=None
+    )  # nothing is left to do
     with pytest.raises(InputError, match=r"points\.jsonl exists already"):
         propagate(matcher, references, source, tmp_path / "gathered")

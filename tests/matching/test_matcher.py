@@ -1,6 +1,7 @@
 import json
 import os
 import stat
+from inspect import signature
 
 import numpy as np
 import pytest
@@ -261,3 +262,20 @@ def test_arrays_and_tensors_are_taken_as_pictures_are(matcher):
 def test_arrays_that_are_no_pictures_are_refused(matcher, given, says):
     with pytest.raises(InputError, match=says):
         matcher.match(given, picture(), [(1, 1)])
+
+
+def test_names_are_drawn_as_one_line_of_text_beside_their_points(matcher):
+    result = matcher.match(picture(), picture(seed=1), [(45.0, 30.0)])
+    numbered, named, shouted = (np.asarray(result.draw(names)) for names in (None, ["nose"], ["n\no\tse " + "x" * 99]))
+    assert numbered.shape == named.shape == shouted.shape
+    changed = np.argwhere((numbered != named).any(axis=-1))
+    assert np.abs(changed[:, 0] - 240).max() < 250  # beside the point, at its height
+    beside = named[230:250, 368:400].astype(int)  # right of the point in the middle of the source
+    assert (beside.min(axis=-1) > 200).any()  # white letters
+    assert (result.draw(["nose"]).tobytes()) == result.draw([" nose\n"]).tobytes()
+
+
+def test_every_way_to_make_a_matcher_lists_its_options():
+    options = set(signature(Matcher.__init__).parameters) - {"self", "model"}
+    for make in (Matcher.from_preset, Matcher.from_pretrained):
+        assert options <= set(signature(make).parameters)

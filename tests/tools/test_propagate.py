@@ -4,14 +4,17 @@ import os
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from mambamatcher import Matcher
 from mambamatcher.errors import InputError
 from mambamatcher.io.points import make_points, read_annotations, write_points
 from mambamatcher.jobs.source import list_targets, read_source
 from mambamatcher.tools import propagate as module
-from mambamatcher.tools.propagate import combine_answers, propagate, propagate_each, propagate_to, read_references
-from mambamatcher.tools.review import doubt, write_review
+from mambamatcher.tools.outputs import FORMATS
+from mambamatcher.tools.propagate import propagate, propagate_each
+from mambamatcher.tools.references import combine_answers, propagate_to, read_references
+from mambamatcher.tools.review import doubt, make_review
 from tests.tools.conftest import picture
 
 SIZE = (200, 100)  # answers 10 pixels apart are one "agreement" apart
@@ -103,7 +106,7 @@ def test_a_folder_is_done_in_every_format_and_what_cannot_be_read_is_reported(ma
     assert float(rows[0]["x"]) == lines[0]["points"][0]["x"]
     assert float(rows[0]["confidence"]) == lines[0]["points"][0]["confidence"]
     unmatched = sum(not point["matched"] for line in lines if "error" not in line for point in line["points"])
-    assert summary.unmatched == unmatched == sum(row["visibility"] == "0" for row in rows)
+    assert summary.unmatched == unmatched == sum(row["visibility"] == "1" for row in rows)
 
 
 @pytest.mark.parametrize("after", [0, 1, 2])
@@ -186,6 +189,9 @@ def test_a_damaged_result_is_named_and_not_written_in_any_format(matcher, work, 
     both, source = references(matcher, work), read_source(work / "targets")
     propagate(matcher, both, source, work / "out")
     results = work / "out" / "points.jsonl"
+    (work / "out" / "written.json").unlink()  # as in a run that was stopped
+    for name in FORMATS:
+        (work / "out" / name).unlink()
     results.write_text(results.read_text().replace(old, new, 1))
     with pytest.raises(InputError, match=says):
         propagate(matcher, both, source, work / "out")
@@ -205,7 +211,8 @@ def test_a_run_that_overwrites_resumes_after_a_stop(matcher, work, monkeypatch):
     monkeypatch.setattr(module, "propagate_to", stopping)
     with pytest.raises(KeyboardInterrupt):
         propagate(matcher, both[:1], source, work / "out", overwrite=True)
-    assert [path.name for path in (work / "out").iterdir()] == ["points.jsonl"]  # the others were of another run
+    left = {path.name for path in (work / "out").iterdir()}
+    assert left == {"points.jsonl", "written.json", "references.json", "cache"}  # the others were of another run
     monkeypatch.setattr(module, "propagate_to", lambda *given: calls.append(given) or propagate_to(*given))
     assert propagate(matcher, both[:1], source, work / "out").targets == 4
     assert len(calls) == 3
@@ -238,14 +245,15 @@ def test_the_page_puts_the_doubtful_first_and_shows_names_as_text(work):
     broken = {"image": "broken.jpg", "error": "<script>"}
     assert [doubt(each) for each in (sure, doubtful, broken)] == pytest.approx([0.15, 0.6, 1.0])
     lines = [sure, broken, doubtful]
-    write_review(work / "review.html", lambda names: [(name, work / "targets" / name) for name in names], lines)
-    page = (work / "review.html").read_text()
-    assert page.index("broken.jpg") < page.index("b &lt;i&gt;.png") < page.index("a.png")
-    for raw in ("<i>", "<script>", "<b>&", "http://", "https://"):
+    reference = ("<u>.png", Image.new("RGB", (40, 30)), make_points([(1, 2)], ["<b>&'"]))
+    page = make_review(lambda names: [(name, work / "targets" / name) for name in names], lines, [reference])
+    assert page.index("&lt;u&gt;.png") < page.index("broken.jpg") < page.index("b &lt;i&gt;.png") < page.index("a.png")
+    for raw in ("<i>", "<u>", "<script>", "<b>&'", "http://", "https://"):
         assert raw not in page
-    assert page.count("<circle") == 4
+    assert page.count("<circle") == 5
+    assert page.count("1<tspan class=name> &lt;b&gt;&amp;&#x27;</tspan>") == 5
     assert page.count("fill='none'") == 1
-    assert page.count("data:image/jpeg;base64,") == 2
+    assert page.count("data:image/jpeg;base64,") == 3
 
 
 def test_the_references_are_described_once_however_many_targets_there_are(matcher, work, monkeypatch):

@@ -39,16 +39,18 @@ expect.set_options(timeout=60_000)  # only ends a test that hangs
 
 
 @contextmanager
-def serving(app: FastAPI) -> Iterator[str]:
-    """Serve an application on a free port; yields its address."""
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning"))
+def serving(app: FastAPI, port: int = 0) -> Iterator[str]:
+    """Serve an application, by default on a free port; yields its address."""
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="warning"))
     thread = threading.Thread(target=server.run)
     thread.start()
     while not server.started:
         time.sleep(0.01)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    server.should_exit = True
-    thread.join(10)
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(10)
 
 
 @contextmanager
@@ -105,6 +107,27 @@ def position(page: Page, number: int = 1, side: str = "target") -> tuple[float, 
         (box["x"] + box["width"] / 2 - frame["x"]) / frame["width"],
         (box["y"] + box["height"] / 2 - frame["y"]) / frame["height"],
     )
+
+
+def confirm(page: Page, action: str) -> None:
+    """Answer the question that the page asks before it throws something away."""
+    dialog = page.locator("#confirm")
+    expect(dialog).to_be_visible()
+    dialog.get_by_role("button", name=action).click()
+    expect(dialog).to_be_hidden()
+
+
+def kept(page: Page) -> None:
+    """Wait until the browser has written the session down."""
+    expect(page.locator("#kept")).to_have_text("Kept in this browser")
+
+
+def download(page: Page, item: str) -> tuple[str, bytes]:
+    """Download a file by its entry in the menu; returns its name and content."""
+    page.locator("#downloads summary").click()
+    with page.expect_download() as started:
+        page.get_by_role("button", name=item).click()
+    return started.value.suggested_filename, started.value.path().read_bytes()
 
 
 def drag(page: Page, marker: Locator, by: tuple[float, float]) -> None:

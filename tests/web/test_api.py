@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mambamatcher.io.points import read_annotations
 from tests.helpers import noise_file
 from tests.web.conftest import upload
 
@@ -102,26 +101,28 @@ def test_a_removed_image_is_gone(client):
     assert client.get(f"/pictures/{stored['id']}").status_code == 404
 
 
-@pytest.mark.parametrize(("file_format", "ending"), [("json", "json"), ("csv", "csv"), ("coco", "coco.json")])
-def test_downloaded_points_are_read_by_the_command_line(client, tmp_path, file_format, ending):
-    images = [upload(client, name="a.png"), upload(client, name="a.png")]
-    points = [{"name": "nose", "x": 3, "y": 4, "confidence": 0.5}, {"name": "tail", "x": 30, "y": 20.5}]
-    body = {"pictures": [{"picture": each["id"], "points": points} for each in images]}
-    answer = client.post(f"/points/{file_format}", json=body)
-    assert answer.headers["content-disposition"] == f'attachment; filename="points.{ending}"'
-    path = tmp_path / f"points.{ending}"
-    path.write_bytes(answer.content)
-    read = read_annotations(path)
-    assert set(read) == {"a.png", "2-a.png"}
-    np.testing.assert_allclose(read["a.png"].points, [[3, 4], [30, 20.5]])
-    assert read["a.png"].names == ("nose", "tail")
+def test_a_copy_sent_again_counts_in_pixels_of_its_original(client):
+    """The page keeps copies of at most 1280 pixels per side, and sends one when the server has evicted the image."""
+    original = upload(client, noise_file(1600, 1200, "JPEG"))
+    copy = client.get(f"/pictures/{original['id']}").content
+    form = {"width": 1600, "height": 1200}
+    again = client.post("/pictures", files={"picture": ("a.png", copy)}, data=form).json()
+    assert (again["width"], again["height"], again["name"]) == (1600, 1200, "a.png")
+    before, after = (
+        request_pair(client, image, image, [(1500, 1100)]).json()["matches"] for image in (original, again)
+    )
+    np.testing.assert_allclose(after[0]["target"], before[0]["target"], atol=16)
 
 
-def test_a_point_without_a_counterpart_is_absent_in_a_download(client):
-    stored = upload(client)
-    points = [{"name": "nose", "x": 3, "y": 4, "confidence": 0.1, "matched": False}]
-    body = {"pictures": [{"picture": stored["id"], "points": points}]}
-    assert client.post("/points/coco", json=body).json()["annotations"][0]["num_keypoints"] == 0
+@pytest.mark.parametrize("side", [0, -1, 10**7, "wide"])
+def test_an_impossible_size_of_an_original_is_refused(client, side):
+    answer = client.post("/pictures", files={"picture": ("a.png", noise_file())}, data={"width": side})
+    assert answer.status_code == 422
+
+
+def test_a_match_names_the_threshold_of_its_model(client, matcher):
+    image = upload(client)
+    assert request_pair(client, image, image, [(3, 4)]).json()["threshold"] == matcher.calibration.threshold
 
 
 def test_the_drawing_of_the_matches_is_a_png(client):

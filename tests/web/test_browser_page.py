@@ -134,13 +134,6 @@ def test_a_server_that_does_not_respond_is_reported(example):
     expect(page.locator("#problem")).to_contain_text("does not respond")
 
 
-def test_an_expired_session_is_reported(example):
-    page = example()
-    page.context.clear_cookies()
-    source_of(page).click(position=place(source_of(page), *NOSE))
-    expect(page.locator("#problem")).to_contain_text("no longer here")
-
-
 def test_the_token_is_asked_for_or_taken_from_the_address(visit, app):
     token = "a long enough secret"
     guarded = create_app(Settings(token=token), {"default": lambda: app.state.server.models.get("default")})
@@ -159,11 +152,3 @@ def test_the_token_is_asked_for_or_taken_from_the_address(visit, app):
         other = visit(f"/#token={token.replace(' ', '%20')}", at=address)
         expect(other.locator("#model")).to_be_enabled()
         assert token not in other.url
-
-
-def test_start_over_removes_everything(example):
-    page = example()
-    mark(page, NOSE)
-    page.get_by_role("button", name="Start over").click()
-    expect(page.get_by_role("button", name="Try the example")).to_be_visible()
-    expect(source_of(page)).to_be_hidden()

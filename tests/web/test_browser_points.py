@@ -15,6 +15,8 @@ from tests.web.browser import (
     MARKS,
     NOSE,
     RIGHT_EAR,
+    confirm,
+    download,
     drag,
     expect,
     found,
@@ -104,8 +106,9 @@ def test_points_are_propagated_to_every_target(example):
     expect(found(page)).to_have_count(3)
     shoot(page, "propagate", whole=True)
     page.get_by_role("button", name="Remove crop-2.png").click()
+    confirm(page, "Remove the target")
     expect(page.locator(".strip li")).to_have_count(3)
-    expect(page.locator("#target .file-name")).to_contain_text("raccoon.jpg")
+    expect(page.locator("#target .file-name")).to_contain_text("crop-1.png")
 
 
 def test_points_and_an_image_of_the_matches_are_downloaded(example):
@@ -117,27 +120,21 @@ def test_points_and_an_image_of_the_matches_are_downloaded(example):
     drag(page, page.locator("#target .marker[data-point='2']"), (40, 40))
     expect(page.locator("#points tbody tr").nth(1)).to_contain_text("corrected")
 
-    def download(item):
-        page.locator("#downloads summary").click()
-        with page.expect_download() as started:
-            page.get_by_role("button", name=item).click()
-        return started.value.suggested_filename, started.value.path().read_bytes()
-
-    name, content = download("COCO")
+    name, content = download(page, "COCO")
     coco = json.loads(content)
     assert name == "points.coco.json"
     assert coco["categories"][0]["keypoints"] == ["nose", "2"]
     assert [image["file_name"] for image in coco["images"]] == ["cat.jpg", "raccoon.jpg"]
     assert coco["annotations"][0]["num_keypoints"] == 2
-    name, content = download("CSV")
+    name, content = download(page, "CSV")
     rows = list(csv.DictReader(content.decode().splitlines()))
     assert (name, len(rows)) == ("points.csv", 4)
     assert float(rows[2]["x"]) == pytest.approx(800 * found_nose[0], abs=2)
-    assert (rows[3]["confidence"], rows[3]["visibility"]) == ("1.0", "2")  # corrected by hand
-    name, content = download("JSON")
+    assert (float(rows[3]["confidence"]), rows[3]["visibility"]) == (1, "2")  # corrected by hand
+    name, content = download(page, "JSON")
     assert name == "points.json"
     assert set(json.loads(content)["images"]) == {"cat.jpg", "raccoon.jpg"}
-    name, content = download("Image of the matches")
+    name, content = download(page, "Image of the matches")
     assert name == "matches.png"
     assert Image.open(BytesIO(content)).width > 900
 

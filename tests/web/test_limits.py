@@ -66,13 +66,16 @@ def test_memory_is_bounded_and_the_longest_idle_session_is_evicted_first():
     assert store.find(sessions[0].secret) is sessions[0]
 
 
-def test_a_session_cannot_exceed_the_memory_for_all_sessions():
-    one = small_stored_image()
-    store = SessionStore(len(one.jpeg), keep_seconds=60.0)
+def test_a_session_beyond_the_memory_for_all_sessions_loses_its_longest_unused_image():
+    source, first, second = (small_stored_image() for _ in range(3))
+    store = SessionStore(2 * len(source.jpeg), keep_seconds=60.0)
     session = store.open()
-    store.add(session, one, 10)
-    with pytest.raises(ValueError, match="remove some first"):
-        store.add(session, small_stored_image(), 10)
+    store.add(session, source, 10)
+    store.add(session, first, 10)
+    session.find(source.id)
+    store.add(session, second, 10)
+    assert store.size <= store.max_bytes
+    assert list(session.images) == [source.id, second.id]
 
 
 class Gate(Matcher):

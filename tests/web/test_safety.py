@@ -122,7 +122,7 @@ def test_a_key_that_comes_twice_is_refused(client):
 @pytest.mark.parametrize(
     ("path", "limit"),
     [("/signin", 4 * 1024), ("/example", 0), ("/pairs/match", 256 * 1024), ("/drawing", 256 * 1024),
-     ("/points/csv", 2**20), ("/pictures", 20 * 2**20 + 256 * 1024), ("/match", 40 * 2**20 + 256 * 1024),
+     ("/pictures", 20 * 2**20 + 256 * 1024), ("/match", 40 * 2**20 + 256 * 1024),
      ("/propagate", 100 * 2**20), ("/nothing", 4 * 1024)],
 )  # fmt: skip
 def test_every_route_has_its_own_limit_on_bytes(client, path, limit):

@@ -1,18 +1,14 @@
 """The page that needs no server, in a real browser: served as files under a sub-path, and then without a network."""
 
-import csv
 import json
 import re
-from io import BytesIO, StringIO
+from io import BytesIO
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
-from mambamatcher.web.downloads import WRITERS, to_annotations
 from mambamatcher.web.page import PHOTOS
-from mambamatcher.web.schemas import NamedPoint
-from mambamatcher.web.uploads import StoredImage
 from tests.helpers import noise_file
 from tests.web.browser import (
     EYE,
@@ -84,36 +80,6 @@ def test_points_and_an_image_of_the_matches_are_downloaded(try_page):
         ", ".join(f"{x:.1f}" for x in points["raccoon.jpg"]["points"][0])
     )
     assert Image.open(download("Image of the matches")).size == (722 + 12 + 640, 480 + 28)
-
-
-def test_files_of_points_are_those_of_the_server(try_page):
-    by_hand = [("=nose", 10.25, 20.5), ('left, "ear"', 3, 4.1236), ("2", 7, 8)]
-    found_points = [("=nose", 11.1, 22.7, 0.87654, True), ("2", 30, 4, 0.1, False)]
-    images = [
-        ("a.jpg", [NamedPoint(name=name, x=x, y=y) for name, x, y in by_hand]),
-        ("b.jpg", [NamedPoint(name=n, x=x, y=y, confidence=c, matched=m) for n, x, y, c, m in found_points]),
-        ("b.jpg", []),
-    ]
-    stored = [(StoredImage(id="", name=name, width=64, height=48, jpeg=b""), points) for name, points in images]
-    given = [
-        {"name": name, "width": 64, "height": 48, "points": [point.model_dump(exclude_none=True) for point in points]}
-        for name, points in images
-    ]
-    write = """async ([format, images]) => {
-        const { WRITERS } = await import(new URL("static/formats.js", location.href).href);
-        return WRITERS[format](images);
-    }"""
-    page = try_page()
-    for name, (write_in_python, _, _) in WRITERS.items():
-        texts = page.evaluate(write, [name, given]), write_in_python(to_annotations(stored))
-        first, second = map(_table if name == "csv" else json.loads, texts)
-        assert first == second
-
-
-def _table(text):
-    number = re.compile(r"-?\d+(\.\d+)?")
-    rows = csv.reader(StringIO(text))
-    return [[float(cell) if number.fullmatch(cell) else cell for cell in row] for row in rows]
 
 
 def test_nothing_is_sent_and_the_policy_would_refuse_it(browser, static_host, tmp_path):

@@ -2,7 +2,6 @@
 // The functions are those of the page's api.js that asks a server.
 
 import { drawMatches } from "./drawing.js";
-import { WRITERS } from "./formats.js";
 
 /** Called with a message while the model loads. */
 export const waiting = { show: () => {} };
@@ -10,12 +9,19 @@ export const waiting = { show: () => {} };
 export const access = { ask: async () => {} };
 export const signIn = async () => {};
 
-export class RequestError extends Error {}
+const [NOT_FOUND, REFUSED] = [404, 422]; // statuses as the server has them
+
+export class RequestError extends Error {
+  constructor(message, status = REFUSED) {
+    super(message);
+    this.status = status;
+  }
+}
 
 const MAX_SIDE = 16384; // pixels; browsers cannot read wider images back
 const EXAMPLES = { animals: ["cat.jpg", "raccoon.jpg"], people: ["grace-hopper.jpg", "eileen-collins.jpg"] };
 
-const images = new Map(); // by id: id, name, width, height, url
+const images = new Map(); // by id: file, url, and info: id, name, width, height
 const photos = new Map(); // by name, fetched ahead so that the examples also work offline
 const unanswered = new Map(); // by id of the message: the functions that settle its promise
 const worker = startWorker();
@@ -76,20 +82,28 @@ export async function addExample(example = "animals") {
   return { source: added[0], target: added[1] };
 }
 
-export async function addImage(file) {
-  const id = String(++lastId);
+export async function addImage(file, { name } = file) {
+  const id = crypto.randomUUID(); // never that of an image of an earlier visit, which the page may still hold
   const url = URL.createObjectURL(file);
   try {
-    const { width, height } = await readSize(url, file.name);
-    checkSize(width, height, file.name);
+    const { width, height } = await readSize(url, name);
+    checkSize(width, height, name);
     await ask("add", { image: id, file });
-    images.set(id, { id, name: file.name, width, height, url });
+    images.set(id, { file, info: { id, name, width, height }, url });
+    return images.get(id).info;
   } catch (error) {
     URL.revokeObjectURL(url);
     throw error;
   }
+}
+
+/** An image of an earlier visit is not here; the page then adds it again. */
+function imageOf(id) {
+  if (!images.has(id)) throw new RequestError("This image is no longer here.", NOT_FOUND);
   return images.get(id);
 }
+
+export const fetchImage = async (id) => imageOf(id).file;
 
 /** Refuse an image that is too large before it is decoded. */
 function checkSize(width, height, name) {
@@ -107,20 +121,18 @@ function readSize(url, name) {
   });
 }
 
-export const imageUrl = (id) => images.get(id).url;
-
 export async function removeImage(id) {
-  URL.revokeObjectURL(imageUrl(id));
+  URL.revokeObjectURL(imageOf(id).url);
   images.delete(id);
   await ask("remove", { image: id });
 }
 
 export async function matchPair({ source, target, points, model }) {
-  const found = await ask("match", { source, target, points });
-  return { model, matches: found };
+  [source, target].forEach(imageOf);
+  return { model, matches: await ask("match", { source, target, points }) };
 }
 
-export const writePoints = async (format, annotated) =>
-  new Response(WRITERS[format](annotated.map(({ picture, points }) => ({ ...images.get(picture), points }))));
-
-export const drawPair = async ({ source, target, matches }) => new Response(await drawMatches(images.get(source), images.get(target), matches));
+export async function drawPair({ source, target, matches }) {
+  const [left, right] = [source, target].map(imageOf).map(({ info, url }) => ({ ...info, url }));
+  return new Response(await drawMatches(left, right, matches));
+}

@@ -2,7 +2,14 @@
 
 from mambamatcher.io.points.coco_format import to_coco
 from mambamatcher.io.points.csv_format import to_csv
-from mambamatcher.io.points.files import COCO_SUFFIX, check_format, read_annotations, read_points, write_points
+from mambamatcher.io.points.files import (
+    COCO_SUFFIX,
+    check_format,
+    format_points,
+    read_annotations,
+    read_points,
+    write_points,
+)
 from mambamatcher.io.points.point_set import (
     ABSENT,
     HIDDEN,
@@ -26,6 +33,7 @@ __all__ = [
     "as_points",
     "check_format",
     "check_points",
+    "format_points",
     "make_points",
     "read_annotations",
     "read_points",

@@ -91,13 +91,15 @@ def check_format(path: str | PathLike[str]) -> None:
 
 def write_points(path: str | PathLike[str], annotations: Mapping[str, PointSet], overwrite: bool = False) -> None:
     """Write points by image; the suffix of the name chooses the format: .csv, .coco.json or .json."""
-    check_format(path)
-    path = Path(path)
-    if path.name.lower().endswith(COCO_SUFFIX):
-        text = json.dumps(to_coco(annotations), indent=1) + "\n"
-    elif path.suffix.lower() == ".csv":
-        text = to_csv(annotations)
-    else:
-        text = json.dumps(to_json(annotations), indent=1) + "\n"
     # file names that are not UTF-8 are written as the bytes they are
-    write_text_atomically(path, text, overwrite, errors="surrogateescape")
+    write_text_atomically(Path(path), format_points(path, annotations), overwrite, errors="surrogateescape")
+
+
+def format_points(path: str | PathLike[str], annotations: Mapping[str, PointSet]) -> str:
+    """Return the text of a file of points by image; the suffix of the name chooses the format."""
+    check_format(path)
+    if str(path).lower().endswith(COCO_SUFFIX):
+        return json.dumps(to_coco(annotations), indent=1) + "\n"
+    if str(path).lower().endswith(".csv"):
+        return to_csv(annotations)
+    return json.dumps(to_json(annotations), indent=1) + "\n"

@@ -7,13 +7,13 @@ from itertools import pairwise
 
 import numpy as np
 from jaxtyping import Float, Int
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from mambamatcher.errors import InputError
 
 ABSENT, HIDDEN, VISIBLE = 0, 1, 2  # COCO's numbers; the coordinates of an absent point mean nothing
 
-Pixels = Float[np.ndarray, "keypoint 2"]
+Pixels = Float[NDArray[np.float64], "keypoint 2"]
 Size = tuple[int, int]
 
 

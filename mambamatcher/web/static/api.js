@@ -14,7 +14,7 @@ export class RequestError extends Error {
   }
 }
 
-async function request(path, options = {}) {
+export async function request(path, options = {}) {
   const end = Date.now() + RETRY_SECONDS * 1000;
   for (;;) {
     const response = await fetch(path, { credentials: "same-origin", ...options }).catch(() => {
@@ -42,25 +42,28 @@ function toSentence(text) {
   return start + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
 }
 
-function post(path, content) {
+export function send(method, path, content) {
   const headers = { "Content-Type": "application/json" };
-  return request(path, { method: "POST", headers, body: JSON.stringify(content) });
+  return request(path, { method, headers, body: JSON.stringify(content) });
 }
 
-const json = (response) => response.json();
+const post = (path, content) => send("POST", path, content);
+export const json = (response) => response.json();
 
 export const listModels = () => request("/models").then(json);
 export const signIn = (token) => post("/signin", { token });
 export const addExample = () => oneByOne(() => request("/example", { method: "POST" }).then(json));
 export const removeImage = (id) => request(`/pictures/${id}`, { method: "DELETE" });
-export const imageUrl = (id) => `/pictures/${id}`;
+export const fetchImage = (id) => request(`/pictures/${id}`).then((response) => response.blob());
 export const matchPair = (pair) => post("/pairs/match", pair).then(json);
-export const writePoints = (format, images) => post(`/points/${format}`, { pictures: images });
 export const drawPair = (drawing) => post("/drawing", drawing);
 
-export function addImage(file) {
+/** Upload an image. Of a copy, `width` and `height` are those of the original. */
+export function addImage(file, { name, width, height }) {
   const form = new FormData();
-  form.append("picture", file, file.name);
+  form.append("picture", file, name);
+  if (width) form.append("width", width);
+  if (height) form.append("height", height);
   return oneByOne(() => request("/pictures", { method: "POST", body: form }).then(json));
 }
 

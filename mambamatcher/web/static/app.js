@@ -2,7 +2,10 @@
 
 import * as api from "./api.js";
 import { confidenceColour } from "./colours.js";
+import { askForToken } from "./dialogs.js";
 import { droppedFiles, pastedFiles, pickedFiles } from "./files.js";
+import { url } from "./images.js";
+import * as keeping from "./keeping.js";
 import { describe, renderPoints, renderTargets } from "./lists.js";
 import { Pane } from "./pane.js";
 import * as store from "./store.js";
@@ -40,12 +43,13 @@ const panes = {
 function render() {
   const target = store.activeTarget();
   const ready = Boolean(state.source && target);
-  panes.source.show(state.source, state.source && api.imageUrl(state.source.id));
-  panes.target.show(target, target && api.imageUrl(target.id));
+  panes.source.show(state.source, state.source && url(state.source.copy));
+  panes.target.show(target, target && url(target.copy));
   if (state.source) panes.source.showMarkers(state.points.map(sourceMarker));
   if (target) panes.target.showMarkers(state.points.map(targetMarker).filter(Boolean));
-  const selected = store.foundIn(state.active, state.selected);
-  panes.target.showHeat(state.heat && store.findPoint(state.selected) ? selected?.heatmap : null);
+  const point = store.selectedPoint();
+  const selected = point && store.foundIn(state.active, point);
+  panes.target.showHeat(state.heat ? selected?.heatmap : null);
 
   find("#intro").hidden = find("#steps").hidden = Boolean(state.source || target);
   find("#source .replace").hidden = !state.source;
@@ -56,25 +60,38 @@ function render() {
   find("#points").hidden = !state.points.length;
   find("#restart").hidden = !state.source && !target;
   find("#undo").disabled = !store.canUndo();
-  find("#delete").disabled = !store.findPoint(state.selected);
+  find("#redo").disabled = !store.canRedo();
+  find("#delete").disabled = !point;
+  find("#drop").disabled = !selected?.corrected;
   find("#clear").disabled = !state.points.length;
   find("#heat").checked = state.heat;
   find("#propagate").hidden = state.targets.length < 2;
   find("#propagate").disabled = !state.points.length;
   find("#propagate").textContent = tasks.isPropagating() ? "Stop" : `Propagate to ${state.targets.length} targets`;
-  const anyMatch = state.points.some((point) => store.foundIn(state.active, point.id));
+  renderThreshold();
+  const anyMatch = state.points.some((each) => store.foundIn(state.active, each));
   document.querySelectorAll("#downloads button").forEach((button) => (button.disabled = !anyMatch));
   renderTargets(find(".strip"), { show: (id) => store.set({ active: id }), remove: tasks.removeTarget });
   renderPoints(find("#points tbody"), { select, rename: store.renamePoint, remove: store.deletePoint });
 }
 
+/** Show the threshold: the user's own, or else that of the model. */
+function renderThreshold() {
+  const [match] = Object.values(state.found[state.active] ?? {});
+  const threshold = state.threshold ?? match?.threshold;
+  find("#threshold").parentElement.hidden = threshold === undefined;
+  if (threshold === undefined) return;
+  find("#threshold").value = Math.round(100 * threshold);
+  find("#threshold-value").textContent = `${Math.round(100 * threshold)}%`;
+}
+
 function sourceMarker(point, index) {
-  const match = store.foundIn(state.active, point.id);
+  const match = store.foundIn(state.active, point);
   return { ...point, number: index + 1, selected: point.id === state.selected, colour: match ? confidenceColour(match.confidence) : PENDING_COLOUR };
 }
 
 function targetMarker(point, index) {
-  const match = store.foundIn(state.active, point.id);
+  const match = store.foundIn(state.active, point);
   if (!match) return null;
   const selected = point.id === state.selected;
   return {
@@ -90,15 +107,15 @@ function targetMarker(point, index) {
   };
 }
 
-let announced = null;
+let announced = "";
 
 /** Tell screen readers about a new match of the selected point. */
 function announceMatch() {
-  const match = store.foundIn(state.active, state.selected);
-  const index = state.points.findIndex((point) => point.id === state.selected);
-  if (!match || index < 0 || match === announced) return;
-  announced = match;
-  announce(`Point ${index + 1}: ${describe(match)}`);
+  const point = store.selectedPoint();
+  const match = point && store.foundIn(state.active, point);
+  const text = match ? `Point ${state.points.indexOf(point) + 1}: ${describe(match)}` : "";
+  if (text && text !== announced) announce(text);
+  announced = text;
 }
 
 function addFiles(section, files) {
@@ -132,6 +149,9 @@ function listenForTools() {
   document.querySelectorAll(".example").forEach((button) => button.addEventListener("click", () => tasks.loadExample(button.dataset.example)));
   on("#restart", "click", tasks.startOver);
   on("#undo", "click", store.undo);
+  on("#redo", "click", store.redo);
+  on("#drop", "click", () => store.dropCorrection(state.active, state.selected));
+  on("#threshold", "input", (event) => store.edit({ threshold: event.target.value / 100 }, "threshold"));
   on("#delete", "click", () => store.deletePoint(state.selected));
   on("#clear", "click", store.clearPoints);
   on("#heat", "change", (event) => store.set({ heat: event.target.checked }));
@@ -158,34 +178,19 @@ function renderProgress(fraction) {
 function handleShortcut(event) {
   if (event.target.matches("input[type=text], input[type=password], select") || find("dialog[open]")) return;
   const step = { ",": -1, ".": 1 }[event.key];
-  if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "z") store.undo();
+  const key = event.key.toLowerCase();
+  if ((event.ctrlKey || event.metaKey) && key === "z") event.shiftKey ? store.redo() : store.undo();
+  else if ((event.ctrlKey || event.metaKey) && key === "y") store.redo();
   else if (event.ctrlKey || event.metaKey || event.altKey) return;
   else if (event.key === "Delete" || event.key === "Backspace") store.deletePoint(state.selected);
-  else if (event.key.toLowerCase() === "h") store.set({ heat: !state.heat });
+  else if (key === "h") store.set({ heat: !state.heat });
+  else if (key === "r") store.dropCorrection(state.active, state.selected);
   else if (event.key === "Escape") find("#downloads").open = false;
   else if (step && state.points.length) {
     const index = state.points.findIndex((point) => point.id === state.selected);
     select(state.points[(index + step + state.points.length) % state.points.length].id);
   } else return;
   event.preventDefault();
-}
-
-function askForToken() {
-  const dialog = find("#signin");
-  const message = dialog.querySelector(".wrong");
-  return new Promise((resolve) => {
-    dialog.addEventListener("close", async function retry() {
-      try {
-        await api.signIn(find("#token").value);
-        dialog.removeEventListener("close", retry);
-        resolve();
-      } catch (error) {
-        message.textContent = error.message;
-        dialog.showModal();
-      }
-    });
-    dialog.showModal();
-  });
 }
 
 async function start() {
@@ -197,8 +202,10 @@ async function start() {
   };
   tasks.notify.error = (text) => {
     find("#problem span").textContent = text;
-    find("#problem").hidden = false;
+    find("#problem").hidden = !text;
   };
+  keeping.report.problem = tasks.notify.error;
+  keeping.report.kept = (isKept) => (find("#kept").textContent = isKept && store.images().length ? "Kept in this browser" : "");
   tasks.notify.waiting = (pane, text) => panes[pane].showWaiting(text);
   api.waiting.show = (text) => text && tasks.notify.status(text);
   let signingIn = null; // one dialog for all requests that wait for the token
@@ -212,7 +219,6 @@ async function start() {
   const available = await tasks.reportErrors(api.listModels);
   if (!available) return;
   find("#model").replaceChildren(...available.models.map(({ name }) => new Option(name, name)));
-  find("#model").disabled = false;
   store.onChange(() => {
     render();
     announceMatch();
@@ -220,7 +226,13 @@ async function start() {
   });
   listenForFiles();
   listenForTools();
-  store.set({ model: available.models[0].name, limits: available.limits });
+  const names = available.models.map(({ name }) => name);
+  const restored = await keeping.restore();
+  const model = names.includes(restored?.model) ? restored.model : names[0];
+  find("#model").value = model;
+  find("#model").disabled = false;
+  store.set({ ...restored, model, limits: available.limits });
+  if (restored?.source) tasks.prepare();
 }
 
 start();

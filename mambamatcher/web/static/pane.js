@@ -1,18 +1,26 @@
 // One image with its points: draws them, and reports clicks, drags and keys in pixels of the image.
 
 import { drawHeatmap } from "./colours.js";
+import { listenForZoom } from "./zoom.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const REACH = { mouse: 14, pen: 18, touch: 26 }; // distance in screen pixels within which a marker is hit
 const CLICK_SLACK = 6; // a press that moves by fewer screen pixels is a click
 const STEP = 0.01; // of the image's longer side, per press of an arrow key
-const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+const MAX_ZOOM = 20;
+const LABEL_WIDTH = 0.18; // of the image's width, about
+export const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
 export class Pane {
-  /** `on` has the callbacks place(x, y, byKey), select(id), move(id, x, y) and announce(text). */
-  constructor(section, description, on) {
+  /**
+   * `on` has the callbacks select(id), move(id, x, y) and, where points can be placed, place(x, y, byKey) and
+   * announce(text). Without `move` the points stay where they are. A zoomable pane takes the wheel and two fingers.
+   */
+  constructor(section, description, on, { zoomable = false } = {}) {
     this.section = section;
     this.on = on;
+    this.zoomable = zoomable;
+    this.view = { zoom: 1, x: 0, y: 0 };
     this.image = null;
     this.markers = [];
     this.stage = section.querySelector(".stage");
@@ -37,8 +45,14 @@ export class Pane {
     this.section.querySelector(".hint").hidden = !image;
     if (!image) return;
     this.frame.style.setProperty("--ratio", image.width / image.height);
-    this.img.src = url;
     this.img.alt = image.name;
+    this.img.hidden = true; // until it is there: the points must never lie on the image before it
+    this.img.src = url;
+    this.ready = this.img
+      .decode()
+      .catch(() => {})
+      .then(() => this.image === image && (this.img.hidden = false));
+    this.resetView();
     this.cursor = { x: image.width / 2, y: image.height / 2 };
   }
 
@@ -54,17 +68,29 @@ export class Pane {
     this.heatmap = heatmap;
   }
 
-  /** Draw markers: id, number, x, y, colour, tag, selected, hollow, corrected. The selected one is on top. */
-  showMarkers(markers) {
+  /**
+   * Draw markers: id, number, x, y, colour, tag, label, selected, hollow, corrected. The selected one is on top.
+   * `joined` are pairs of ids between which there is a line.
+   */
+  showMarkers(markers, joined = this.joined ?? []) {
     this.markers = markers;
+    this.joined = joined;
     const order = [...markers].sort((one, other) => Number(one.selected) - Number(other.selected));
-    this.overlay.replaceChildren(...order.map((marker) => this.drawMarker(marker)), this.drawCrosshair());
+    this.overlay.replaceChildren(...this.drawLines(), ...order.map((marker) => this.drawLabel(marker)), ...order.map((marker) => this.drawMarker(marker)), this.drawCrosshair());
+  }
+
+  drawLines() {
+    const byId = new Map(this.markers.map((marker) => [marker.id, this.position(marker)]));
+    return this.joined
+      .map((pair) => pair.map((id) => byId.get(id)))
+      .filter(([from, to]) => from && to)
+      .map(([from, to]) => draw("line", { class: "bone", x1: from.x, y1: from.y, x2: to.x, y2: to.y }));
   }
 
   drawMarker(marker) {
     const states = ["selected", "hollow", "corrected"].filter((state) => marker[state]);
-    const group = draw("svg", { ...this.position(marker), class: ["marker", ...states].join(" "), overflow: "visible" });
-    group.dataset.point = marker.number;
+    const [holder, group] = this.drawHolder(marker, ["marker", ...states].join(" "));
+    holder.dataset.point = marker.number;
     const number = draw("text", {});
     number.textContent = marker.number;
     group.append(draw("circle", { class: "ring", r: 14 }), draw("circle", { class: "disc", r: 10, fill: marker.colour }), number);
@@ -76,7 +102,31 @@ export class Pane {
       tag.append(draw("rect", { x: -20, y: -11, width: 40, height: 22, rx: 11 }), text);
       group.append(tag);
     }
-    return group;
+    return holder;
+  }
+
+  /** Draw the name of a point, on the side where fewer other points are. */
+  drawLabel(marker) {
+    const [holder, group] = this.drawHolder(marker, marker.selected ? "name selected" : "name");
+    const crowded = (side) => {
+      const beside = (other) => (side * (other.x - marker.x)) / this.image.width;
+      const near = (other) => beside(other) > 0 && beside(other) < LABEL_WIDTH && Math.abs(other.y - marker.y) < 0.04 * this.image.height;
+      const outside = (side > 0 ? this.image.width - marker.x : marker.x) < LABEL_WIDTH * this.image.width;
+      return this.markers.filter(near).length + (outside ? 2 : 0);
+    };
+    const right = crowded(1) <= crowded(-1);
+    const label = draw("text", { x: right ? 17 : -17, "text-anchor": right ? "start" : "end" });
+    label.textContent = marker.label ?? "";
+    group.append(label);
+    return holder;
+  }
+
+  /** A place to draw at a marker, in screen pixels whatever the zoom. */
+  drawHolder(marker, kind) {
+    const holder = draw("svg", { ...this.position(marker), class: kind, overflow: "visible" });
+    const group = draw("g", { class: "unzoomed" });
+    holder.append(group);
+    return [holder, group];
   }
 
   drawCrosshair() {
@@ -103,6 +153,31 @@ export class Pane {
       if (this.markerNear({ clientX: touch.clientX, clientY: touch.clientY, pointerType: "touch" })) event.preventDefault();
     };
     frame.addEventListener("touchstart", preventScroll, { passive: false });
+    if (this.zoomable) listenForZoom(this);
+  }
+
+  zoomBy(factor, clientX, clientY) {
+    const zoom = Math.min(MAX_ZOOM, Math.max(1, this.view.zoom * factor));
+    const box = this.frame.getBoundingClientRect();
+    const growth = zoom / this.view.zoom - 1;
+    const [x, y] = [clientX ?? box.left + box.width / 2, clientY ?? box.top + box.height / 2];
+    this.setView(zoom, this.view.x - growth * (x - box.left), this.view.y - growth * (y - box.top));
+  }
+
+  panBy(x, y) {
+    this.setView(this.view.zoom, this.view.x + x, this.view.y + y);
+  }
+
+  resetView() {
+    this.setView(1, 0, 0);
+  }
+
+  /** Enlarge the frame and move it, so that it always covers the place it has at its normal size. */
+  setView(zoom, x, y) {
+    const within = (value, size) => Math.min(0, Math.max((1 - zoom) * size, value));
+    this.view = { zoom, x: within(x, this.frame.clientWidth), y: within(y, this.frame.clientHeight) };
+    this.frame.style.transform = zoom === 1 ? "" : `translate(${this.view.x}px, ${this.view.y}px) scale(${zoom})`;
+    this.frame.style.setProperty("--zoom", zoom);
   }
 
   /** Follow a press until it ends as a click or a drag. */
@@ -110,25 +185,28 @@ export class Pane {
     if (event.button !== 0) return;
     const held = this.markerNear(event);
     const start = event;
+    let last = event;
     let moved = false;
-    if (held) {
-      this.on.select(held.id);
+    if (held) this.on.select(held.id);
+    if (held || this.zoomable) {
       this.frame.setPointerCapture(event.pointerId);
     }
     const follow = (next) => {
       moved ||= Math.hypot(next.clientX - start.clientX, next.clientY - start.clientY) > CLICK_SLACK;
-      if (!held || !moved) return;
+      if (!held && moved && this.zoomable && !this.pinching) this.panBy(next.clientX - last.clientX, next.clientY - last.clientY);
+      last = next;
+      if (!held || !moved || !this.on.move) return;
       this.frame.classList.add("dragging");
       const position = this.pixels(next);
       this.showMarkers(this.markers.map((marker) => (marker.id === held.id ? { ...marker, ...position, tag: "" } : marker)));
     };
-    const finish = (last) => {
+    const finish = (end) => {
       stop.abort();
       this.frame.classList.remove("dragging");
-      if (last.type === "pointercancel") return;
-      const { x, y } = this.pixels(last);
-      if (held && moved) this.on.move(held.id, x, y);
-      else if (!held && !moved) this.on.place(x, y);
+      if (end.type === "pointercancel") return;
+      const { x, y } = this.pixels(end);
+      if (held && moved) this.on.move?.(held.id, x, y);
+      else if (!held && !moved) this.on.place?.(x, y);
     };
     const stop = new AbortController();
     this.frame.addEventListener("pointermove", follow, { signal: stop.signal });
@@ -141,6 +219,7 @@ export class Pane {
   }
 
   handleKey(event) {
+    if (!this.on.place) return;
     const arrow = ARROWS[event.key];
     if (arrow) {
       const { width, height } = this.image;

@@ -1,22 +1,26 @@
-// The state: images, points and matches. Every change notifies the listeners; changes by `edit` can be undone.
+// The state: images, points, corrections and matches. Every change notifies the listeners; `edit` can be undone.
 
-const UNDO_STEPS = 100;
+const UNDO_STEPS = 200;
+const EDITED = ["source", "targets", "active", "points", "corrections", "selected", "threshold"]; // what undo restores
 
 export const state = {
   model: null,
   limits: null,
-  source: null, // an image: id, name, width, height
+  threshold: null, // confidence below which a point counts as unmatched; null takes the model's own
+  source: null, // an image: id, name, width, height, copy, thumbnail
   targets: [], // images
   active: null, // id of the target on display
   points: [], // id, name, x, y on the source
-  found: {}, // by id of target and point: x, y, confidence, matched, heatmap, model, corrected
+  corrections: {}, // by id of target and point: x, y as the user has put it
+  found: {}, // by id of target and point: x, y, confidence, threshold, heatmap, model, and `from`, the x, y on the source
   selected: null, // id of a point
   heat: true, // whether the heat map is on display
+  lastId: 0, // of a point
 };
 
 const listeners = [];
-let history = [];
-let lastId = 0;
+let past = [];
+let future = [];
 
 export const onChange = (listener) => listeners.push(listener);
 
@@ -25,27 +29,48 @@ export function set(changes) {
   listeners.forEach((listener) => listener());
 }
 
-export function edit(changes) {
-  history = [...history.slice(1 - UNDO_STEPS), { points: state.points, found: state.found, selected: state.selected }];
+/** Change the state so that it can be undone. Successive changes of one batch are undone together. */
+export function edit(changes, batch = null) {
+  if (batch === null || past.at(-1)?.batch !== batch) past = [...past.slice(1 - UNDO_STEPS), { batch, values: snapshot() }];
+  future = [];
   set(changes);
 }
 
-export const canUndo = () => history.length > 0;
+export const canUndo = () => past.length > 0;
+export const canRedo = () => future.length > 0;
+export const undo = () => step(past, future);
+export const redo = () => step(future, past);
 
-export function undo() {
-  if (history.length) set(history.pop());
+function step(from, to) {
+  if (!from.length) return;
+  to.push({ values: snapshot() });
+  set(from.pop().values);
 }
 
-export function clearHistory() {
-  history = [];
-}
+const snapshot = () => Object.fromEntries(EDITED.map((key) => [key, state[key]]));
 
 export const activeTarget = () => state.targets.find((target) => target.id === state.active) ?? null;
-export const foundIn = (target, point) => state.found[target]?.[point];
 export const findPoint = (id) => state.points.find((point) => point.id === id);
+export const selectedPoint = () => findPoint(state.selected);
+export const images = () => (state.source ? [state.source, ...state.targets] : state.targets);
+
+/** Where a point lies on a target: as corrected, or else as the current model found it; undefined if it has not yet. */
+export function foundIn(target, point) {
+  const correction = state.corrections[target]?.[point.id];
+  const match = state.found[target]?.[point.id];
+  if (correction) return { ...correction, confidence: 1, matched: true, corrected: true, heatmap: match?.heatmap };
+  if (!match || !isCurrent(match, point)) return undefined;
+  return { ...match, matched: match.confidence >= (state.threshold ?? match.threshold) };
+}
+
+const isCurrent = ({ model, from }, { x, y }) => model === state.model && from.x === x && from.y === y;
+
+/** Points that the current model has not looked for in a target yet. Points corrected by hand are never looked for. */
+export const missing = (target) => state.points.filter((point) => !foundIn(target, point));
 
 export function addPoint(x, y) {
-  const id = ++lastId;
+  const id = state.lastId + 1;
+  state.lastId = id;
   edit({ points: [...state.points, { id, name: freeName(), x, y }], selected: id });
 }
 
@@ -57,11 +82,7 @@ function freeName() {
 }
 
 export function movePoint(id, x, y) {
-  const points = state.points.map((point) => (point.id === id ? { ...point, x, y } : point));
-  const found = Object.fromEntries(
-    Object.entries(state.found).map(([target, matches]) => [target, without(matches, id)]),
-  );
-  edit({ points, found, selected: id });
+  edit({ points: state.points.map((point) => (point.id === id ? { ...point, x, y } : point)), selected: id });
 }
 
 export function renamePoint(id, name) {
@@ -76,37 +97,36 @@ export function deletePoint(id) {
 }
 
 export function clearPoints() {
-  edit({ points: [], found: {}, selected: null });
+  edit({ points: [], corrections: {}, selected: null });
 }
 
 export function correct(target, id, x, y) {
-  const match = { heatmap: null, ...foundIn(target, id), x, y, confidence: 1, matched: true, corrected: true };
-  edit({ found: { ...state.found, [target]: { ...state.found[target], [id]: match } }, selected: id });
+  edit({ corrections: { ...state.corrections, [target]: { ...state.corrections[target], [id]: { x, y } } }, selected: id });
 }
 
-/** Points that the current model has not looked for in a target yet. Points corrected by hand are never looked for. */
-export function missing(target) {
-  return state.points.filter((point) => {
-    const match = foundIn(target, point.id);
-    return !match || (!match.corrected && match.model !== state.model);
-  });
+export function dropCorrection(target, id) {
+  if (!state.corrections[target]?.[id]) return;
+  edit({ corrections: { ...state.corrections, [target]: without(state.corrections[target], id) } });
 }
 
-/** Add the matches in a response. Points that were moved, deleted or corrected since the request are skipped. */
+/** Add the matches in a response to the cache, which undo leaves as it is. */
 export function addMatches(target, points, response) {
   const matches = { ...state.found[target] };
   points.forEach((point, index) => {
-    if (!state.points.includes(point) || matches[point.id]?.corrected) return;
-    const { target: position, confidence, matched, heatmap } = response.matches[index];
-    matches[point.id] = { x: position[0], y: position[1], confidence, matched, heatmap, model: response.model };
+    const { target: position, confidence, heatmap } = response.matches[index];
+    const { model, threshold } = response;
+    matches[point.id] = { x: position[0], y: position[1], confidence, threshold, heatmap, model, from: { x: point.x, y: point.y } };
   });
   set({ found: { ...state.found, [target]: matches } });
 }
 
+export const emptySession = { source: null, targets: [], active: null, points: [], corrections: {}, selected: null };
+
 export function removeTarget(id) {
+  const index = state.targets.findIndex((target) => target.id === id);
   const targets = state.targets.filter((target) => target.id !== id);
-  const active = state.active === id ? (targets[0]?.id ?? null) : state.active;
-  set({ targets, active, found: without(state.found, id) });
+  const active = state.active === id ? (targets[Math.min(index, targets.length - 1)]?.id ?? null) : state.active;
+  edit({ targets, active, corrections: without(state.corrections, id) });
 }
 
 function without(entries, key) {

@@ -1,12 +1,16 @@
 // Asynchronous tasks: upload, match, propagate, download. They report progress and errors to the user.
 
 import * as api from "./api.js";
+import { confirmLoss } from "./dialogs.js";
+import { FILES } from "./exports.js";
 import { save } from "./files.js";
+import { hold, release, withImages } from "./images.js";
 import * as store from "./store.js";
 
 const { state } = store;
+const RECONNECT_SECONDS = 3;
 
-/** Callbacks set by the page: status(text), error(text), and waiting(pane, text) for a note on a pane. */
+/** Callbacks set by the page: status(text), error(text), where "" hides the last one, and waiting(pane, text) for a note on a pane. */
 export const notify = {};
 
 /** Run a task and show a failed request to the user; then return null. */
@@ -22,22 +26,24 @@ export async function reportErrors(task) {
 
 export async function loadExample(name) {
   notify.waiting("source", "Loading");
-  const example = await reportErrors(() => api.addExample(name));
+  const images = await reportErrors(async () => {
+    const { source, target } = await api.addExample(name);
+    return Promise.all([source, target].map(hold));
+  });
   notify.waiting("source", "");
-  if (!example) return;
-  store.clearHistory();
-  store.set({ source: example.source, targets: [example.target], active: example.target.id, points: [], found: {}, selected: null });
+  if (!images) return;
+  const [source, target] = images;
+  store.edit({ ...store.emptySession, source, targets: [target], active: target.id });
   notify.status("Click a point on the source, such as the nose or an ear.");
   await prepare();
 }
 
 export async function addSource(file) {
-  const image = await upload(file, "source");
-  if (!image) return;
-  const old = state.source;
-  store.clearHistory();
-  store.set({ source: image, points: [], found: {}, selected: null });
-  if (old) api.removeImage(old.id).catch(() => {}); // the server evicts it later anyway
+  if (state.points.length && !(await confirmLoss(`The ${count(state.points, "point")} on ${state.source.name} and their matches go with it.`, "Replace the source"))) return;
+  const source = await upload(file, "source");
+  if (!source) return;
+  if (state.source) release(state.source);
+  store.edit({ source, points: [], corrections: {}, selected: null });
   notify.status(state.targets.length ? "Click the source to mark a point." : "Now add a target image.");
   await prepare();
 }
@@ -51,7 +57,7 @@ export async function addTargets(files) {
     const image = await upload(file, "target");
     if (!image) continue;
     added += 1;
-    store.set({ targets: [...state.targets, image], active: state.active ?? image.id });
+    store.edit({ targets: [...state.targets, image], active: state.active ?? image.id }, files);
     if (added === 1) prepare();
   }
   notify.status(added ? `Added ${added} ${added === 1 ? "target" : "targets"}.` : "");
@@ -63,59 +69,73 @@ async function upload(file, pane) {
     return null;
   }
   notify.waiting(pane, "Adding");
-  const image = await reportErrors(() => api.addImage(file));
+  const image = await reportErrors(async () => hold(await api.addImage(file, { name: file.name })));
   notify.waiting(pane, "");
   return image;
 }
 
-export function removeTarget(id) {
+const count = (items, noun) => `${items.length} ${noun}${items.length === 1 ? "" : "s"}`;
+
+export async function removeTarget(id) {
+  const target = state.targets.find((each) => each.id === id);
+  const points = state.points.filter((point) => store.foundIn(id, point));
+  if (points.length && !(await confirmLoss(`${target.name} has ${count(points, "point")}, which go with it.`, "Remove the target"))) return;
+  release(target);
   store.removeTarget(id);
-  api.removeImage(id).catch(() => {}); // the server evicts it later anyway
 }
 
-export function startOver() {
-  for (const image of [state.source, ...state.targets]) if (image) api.removeImage(image.id).catch(() => {});
-  store.clearHistory();
-  store.set({ source: null, targets: [], active: null, points: [], found: {}, selected: null });
+export async function startOver() {
+  const parts = [count(store.images(), "image"), ...(state.points.length ? [count(state.points, "point")] : [])];
+  if (!(await confirmLoss(`${parts.join(" and ")} are removed. Undo brings them back until you close the page.`, "Start over"))) return;
+  store.images().forEach(release);
+  store.edit(store.emptySession);
   notify.status("");
 }
 
 /** Encode the pair before the first click, so that the click is answered at once. */
-async function prepare() {
+export async function prepare() {
   if (!state.source || !state.active) return;
   if (state.points.length) return matchActive();
   notify.waiting("target", "Preparing the images");
-  await reportErrors(() => requestMatches(state.active, []));
+  await reportErrors(() => requestMatches(store.activeTarget(), []));
   notify.waiting("target", "");
 }
 
-const requestMatches = (target, points) =>
-  api.matchPair({
-    source: state.source.id,
-    target,
-    points: points.map(({ x, y }) => [x, y]),
-    model: state.model,
-    heatmaps: true,
-  });
+const requestMatches = (image, points) =>
+  withImages([state.source, image], (source, target) =>
+    api.matchPair({ source, target, points: points.map(({ x, y }) => [x, y]), model: state.model, heatmaps: true }),
+  );
 
 let matching = false;
+let reconnecting = null;
 
 /** Match all missing points in the target on display, one request at a time. */
 export async function matchActive() {
   if (matching) return;
   matching = true;
+  clearTimeout(reconnecting);
   const slow = setTimeout(() => notify.waiting("target", "Matching"), 150);
-  await reportErrors(async () => {
-    while (state.source && state.active && store.missing(state.active).length) await matchIn(state.active);
-  });
-  clearTimeout(slow);
-  notify.waiting("target", "");
-  matching = false;
+  try {
+    while (state.source && store.activeTarget() && store.missing(state.active).length) await matchIn(store.activeTarget());
+  } catch (error) {
+    if (!(error instanceof api.RequestError)) throw error;
+    notify.error(error.message);
+    if (!error.status) reconnecting = setTimeout(reconnect, 1000 * RECONNECT_SECONDS);
+  } finally {
+    clearTimeout(slow);
+    notify.waiting("target", "");
+    matching = false;
+  }
+}
+
+async function reconnect() {
+  notify.error("");
+  await matchActive();
 }
 
 async function matchIn(target) {
-  const points = store.missing(target);
-  if (points.length) store.addMatches(target, points, await requestMatches(target, points));
+  const points = store.missing(target.id);
+  if (points.length) store.addMatches(target.id, points, await requestMatches(target, points));
 }
 
 let stopped = true;
@@ -136,7 +156,7 @@ export async function propagate(progress) {
       if (stopped) break;
       progress(done / targets.length);
       notify.status(`Propagating: ${done + 1} of ${targets.length}`);
-      await matchIn(target.id);
+      await matchIn(target);
       done += 1;
     }
   });
@@ -147,35 +167,17 @@ export async function propagate(progress) {
 
 export async function download(format) {
   await reportErrors(async () => {
-    if (format === "image") {
-      save(await (await api.drawPair(drawing())).blob(), "matches.png");
-    } else {
-      const names = { coco: "points.coco.json", csv: "points.csv", json: "points.json" };
-      save(await (await api.writePoints(format, annotations())).blob(), names[format]);
-    }
+    const { name, type, write } = FILES[format] ?? { name: "matches.png" };
+    save(write ? new Blob([write()], { type }) : await drawActive(), name);
     notify.status("Downloaded.");
   });
 }
 
-function drawing() {
+function drawActive() {
   const matches = state.points.flatMap((point) => {
-    const match = store.foundIn(state.active, point.id);
+    const match = store.foundIn(state.active, point);
     if (!match) return [];
     return [{ source: [point.x, point.y], target: [match.x, match.y], confidence: match.confidence, matched: match.matched }];
   });
-  return { source: state.source.id, target: state.active, matches };
-}
-
-function annotations() {
-  const source = state.points.map(({ name, x, y }) => ({ name, x, y }));
-  const targets = state.targets.map((target) => ({ picture: target.id, points: namedPoints(target.id) }));
-  return [{ picture: state.source.id, points: source }, ...targets.filter(({ points }) => points.length)];
-}
-
-function namedPoints(target) {
-  return state.points.flatMap(({ id, name }) => {
-    const match = store.foundIn(target, id);
-    if (!match) return [];
-    return [{ name, x: match.x, y: match.y, confidence: match.confidence, matched: match.matched }];
-  });
+  return withImages([state.source, store.activeTarget()], async (source, target) => (await api.drawPair({ source, target, matches })).blob());
 }

@@ -1,0 +1,89 @@
+"""A record of the files a run has written, so that a file changed since is never replaced."""
+
+import json
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+from pathlib import Path
+
+from mambamatcher.errors import InputError
+from mambamatcher.io.atomic import make_folder, parse_json, write_text_atomically
+
+FILE = "written.json"
+VERSION = 1
+
+
+class WrittenFiles:
+    """The files of a folder that were written by this program, by their digests in `written.json`.
+
+    A digest is recorded before its file appears, beside that of the file it replaces: a kill at any moment leaves a
+    file whose digest is known.
+
+    Raises:
+        InputError: The record is damaged.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._digests: dict[str, list[str]] = _read(folder / FILE)
+
+    def has(self, name: str) -> bool:
+        """Return whether the file has been written here, changed or not."""
+        return name in self._digests
+
+    def is_changed(self, name: str) -> bool:
+        """Return whether the file is there and is not as it was written."""
+        path = self._folder / name
+        return path.exists() and _digest_file(path) not in self._digests.get(name, [])
+
+    def write(self, name: str, text: str, errors: str = "strict") -> None:
+        """Write a text file, over the one that is there; see `write_text_atomically` for `errors`."""
+        digest = _digest(text.encode("utf-8", errors))
+        self._record({name: [*self._digests.get(name, []), digest]})
+        write_text_atomically(self._folder / name, text, overwrite=True, errors=errors)
+        self._record({name: [digest]})
+
+    def add(self, name: str) -> None:
+        """Record a file as it is now."""
+        self._record({name: [_digest_file(self._folder / name)]})
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Drop files from the record, since they are about to grow or to be moved."""
+        if known := [name for name in names if name in self._digests]:
+            for name in known:
+                del self._digests[name]
+            self._record({})
+
+    def _record(self, digests: Mapping[str, list[str]]) -> None:
+        make_folder(self._folder)
+        self._digests.update(digests)
+        content = {"version": VERSION, "files": dict(sorted(self._digests.items()))}
+        write_text_atomically(self._folder / FILE, json.dumps(content, indent=1) + "\n", overwrite=True)
+
+
+def _read(path: Path) -> dict[str, list[str]]:
+    try:
+        content = parse_json(path.read_bytes())
+        if content["version"] != VERSION:
+            raise InputError(f"{path} is of version {content['version']!r:.20}, which this release does not know")
+        return {str(name): [str(each) for each in digests] for name, digests in content["files"].items()}
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+    except InputError:
+        raise
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise InputError(
+            f"{path} is damaged, so what was changed in this folder cannot be told; use another folder"
+        ) from error
+
+
+def _digest(content: bytes) -> str:
+    return blake2b(content, digest_size=16).hexdigest()
+
+
+def _digest_file(path: Path) -> str:
+    try:
+        return _digest(path.read_bytes())
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
