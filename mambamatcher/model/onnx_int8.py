@@ -9,12 +9,15 @@ from typing import Any
 
 from mambamatcher.model.saved import INT8, SCALE, WEIGHTS
 
+FLOAT_PRODUCTS = 24  # the first ones, of four blocks, stay float32: rounding their activations changes features most
 
-def with_int8_products(content: bytes) -> bytes | None:
-    """Replace every product with a transposed weight matrix by one of bytes; everything else stays float32.
+
+def with_int8_products(content: bytes, float_products: int = FLOAT_PRODUCTS) -> bytes | None:
+    """Replace products with a transposed weight matrix by products of bytes; everything else stays float32.
 
     Args:
         content: A graph as `encoder_graph` returns it.
+        float_products: How many of the first products stay float32.
 
     Returns:
         The new graph, or None if there is no such product.
@@ -28,12 +31,16 @@ def with_int8_products(content: bytes) -> bytes | None:
     quantised: dict[str, list[str]] = {}  # by activation: bytes, scale and zero point
     nodes: list[Any] = []
     replaced: dict[str, Any] = {}
+    products = 0
     for node in graph.node:
         turned = transposed.get(node.input[1]) if node.op_type == "MatMul" else None
         weight = None if turned is None else weights.get(turned.input[0])
-        if turned is None or weight is None or len(weight.dims) != 2:
+        is_product = turned is not None and weight is not None and len(weight.dims) == 2
+        products += is_product
+        if not is_product or products <= float_products:
             nodes.append(node)
             continue
+        assert weight is not None
         activation, output = node.input[0], node.output[0]
         if activation not in quantised:
             quantised[activation] = [f"{activation}_{part}" for part in ("bytes", "scale", "zero")]

@@ -40,7 +40,7 @@ def products_session(weight: np.ndarray, bias: np.ndarray) -> ort.InferenceSessi
     values = [helper.make_tensor_value_info(name, 1, shape) for name, shape in (("x", (7, 8)), ("y", (7, 5)))]
     graph = helper.make_graph(nodes, "product", values[:1], values[1:], tensors)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10)
-    content = with_int8_products(model.SerializeToString())
+    content = with_int8_products(model.SerializeToString(), float_products=0)
     assert {node.op_type for node in onnx.load_from_string(content).graph.node} >= {"MatMulInteger"}
     options = ort.SessionOptions()
     values, scale = quantised(weight)
