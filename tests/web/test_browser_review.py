@@ -208,13 +208,11 @@ def test_a_round_keeps_corrections_and_computes_the_rest_again(review, out):
 
 def test_a_correction_waits_until_the_server_is_back(review, out):
     page = review()
-    page.route(
-        "**/review/targets/*", lambda route: route.abort() if route.request.method == "PUT" else route.continue_()
-    )
+    page.context.set_offline(True)
     page.keyboard.press("ArrowLeft")
     expect(page.locator("#saved")).to_contain_text("Not saved")
     assert not (out / "corrections.json").exists()
-    page.unroute("**/review/targets/*")
+    page.context.set_offline(False)
     saved(page)
     assert len(corrections(out)) == 1
 
