@@ -159,6 +159,13 @@ def test_the_wheel_zooms_where_the_pointer_is_and_a_drag_pans(review):
     disc = page.locator("#target .marker .disc").first.bounding_box()
     assert disc["width"] == pytest.approx(21.5, abs=2)  # markers keep their size
     shoot(page, "review-zoomed")
+    empty = (frame["x"] + 0.6 * frame["width"], frame["y"] + 0.8 * frame["height"])
+    page.mouse.move(*empty)
+    page.mouse.down()
+    page.mouse.move(empty[0] - 40, empty[1] - 30, steps=4)
+    page.mouse.up()
+    panned = page.locator("#target .frame").bounding_box()
+    assert (panned["x"] - zoomed["x"], panned["y"] - zoomed["y"]) == pytest.approx((-40, -30), abs=12)  # less its start
     page.keyboard.press("0")
     assert page.locator("#target .frame").bounding_box()["width"] == pytest.approx(frame["width"], abs=1)
     page.keyboard.press("+")
