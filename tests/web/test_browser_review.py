@@ -159,6 +159,13 @@ def test_the_wheel_zooms_where_the_pointer_is_and_a_drag_pans(review):
     disc = page.locator("#target .marker .disc").first.bounding_box()
     assert disc["width"] == pytest.approx(21.5, abs=2)  # markers keep their size
     shoot(page, "review-zoomed")
+    empty = (frame["x"] + 0.6 * frame["width"], frame["y"] + 0.8 * frame["height"])
+    page.mouse.move(*empty)
+    page.mouse.down()
+    page.mouse.move(empty[0] - 40, empty[1] - 30, steps=4)
+    page.mouse.up()
+    panned = page.locator("#target .frame").bounding_box()
+    assert (panned["x"] - zoomed["x"], panned["y"] - zoomed["y"]) == pytest.approx((-40, -30), abs=12)  # less its start
     page.keyboard.press("0")
     assert page.locator("#target .frame").bounding_box()["width"] == pytest.approx(frame["width"], abs=1)
     page.keyboard.press("+")
@@ -208,13 +215,11 @@ def test_a_round_keeps_corrections_and_computes_the_rest_again(review, out):
 
 def test_a_correction_waits_until_the_server_is_back(review, out):
     page = review()
-    page.route(
-        "**/review/targets/*", lambda route: route.abort() if route.request.method == "PUT" else route.continue_()
-    )
+    page.context.set_offline(True)
     page.keyboard.press("ArrowLeft")
     expect(page.locator("#saved")).to_contain_text("Not saved")
     assert not (out / "corrections.json").exists()
-    page.unroute("**/review/targets/*")
+    page.context.set_offline(False)
     saved(page)
     assert len(corrections(out)) == 1
 
