@@ -67,6 +67,8 @@ def shoot(page: Page, name: str, whole: bool = False) -> None:
         SCREENSHOTS.mkdir(exist_ok=True)
         if whole:  # the floating status would cover the middle of the page
             page.locator("#status").evaluate("status => { status.textContent = ''; }")
+        shown = "[...document.querySelectorAll('.frame img[src]')].every((image) => image.complete && !image.hidden)"
+        page.wait_for_function(shown)
         page.screenshot(path=SCREENSHOTS / f"{name}.jpg", type="jpeg", quality=88, full_page=whole)
 
 
