@@ -182,7 +182,7 @@ def count_moved(before: Mapping[str, Result], results: Iterable[Result]) -> dict
     counts = {}
     for result in results:
         old = {point["name"]: point for point in before.get(result["image"], {}).get("points", ())}
-        if not old or "error" in result:
+        if not old or "error" in result or "status" in result:  # a corrected one was moved by hand
             continue
         near = AGREEMENT * max(result["size"])
         moved = sum(

@@ -294,6 +294,7 @@ def test_points_count_as_moved_beyond_a_twentieth_of_the_longer_side():
     assert count_moved({"a": line(10.0)}, [line(15.1)]) == {"a": 1}
     assert count_moved({"a": line(10.0)}, [line(14.9)]) == {}
     assert count_moved({"a": line(10.0)}, [line(90.0, absent=True)]) == {}
+    assert count_moved({"a": line(10.0)}, [{**line(90.0), "status": "corrected"}]) == {}
     assert count_moved({}, [line(15.1)]) == {}
 
 
