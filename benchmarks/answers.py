@@ -2,8 +2,8 @@
 
     python benchmarks/answers.py --save benchmarks/results
 
-A new server receives two photo-sized images as the page sends them, then twenty clicks with heatmaps. Then twenty
-clients do the same at once, each with its own images.
+A new server receives two photo-sized images as the page sends them, then twenty clicks with heat maps. Then twenty and
+fifty clients do the same at once, each with its own images. All this with each runtime.
 """
 
 import argparse
@@ -18,6 +18,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -26,7 +27,8 @@ from PIL import Image
 from mambamatcher.benchmark.measurement import circumstances
 from mambamatcher.datasets.synthetic import SyntheticPairs
 
-CLIENTS, CLICKS, PROPAGATED = 20, 20, 120
+RUNTIMES, CLIENTS, CLICKS, PROPAGATED, SHORT = ("onnx", "torch"), (20, 50), 20, 120, 20
+RENDERED = 21  # pairs; further clients send them in another quality, so that the server computes them anew
 SIZE = (1024, 768)
 
 
@@ -35,40 +37,51 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--save", type=Path, help="folder for answers.json")
     arguments = parser.parse_args()
-    found = {"circumstances": asdict(circumstances()), **serving(), **propagating()}
+    found: dict = {"circumstances": asdict(circumstances())}
+    pairs = [SyntheticPairs(RENDERED, seed=7, size=SIZE)[number] for number in range(RENDERED)]
+    with tempfile.TemporaryDirectory() as name:
+        command = propagation(Path(name))
+        for runtime in RUNTIMES:
+            found[runtime] = {**serving(runtime, pairs), **propagating(command, Path(name), runtime)}
     text = json.dumps(found, indent=2)
     print(text)
     if arguments.save is not None:
         (arguments.save / "answers.json").write_text(text + "\n")
 
 
-def serving() -> dict:
-    """Time one client alone, then twenty together."""
-    with running_server() as (process, address):
-        one = visit(address, 0)
-        alone = resident_megabytes(process)
-        with ThreadPoolExecutor(CLIENTS) as clients:
-            started = time.perf_counter()
-            many = list(clients.map(lambda number: visit(address, number), range(1, CLIENTS + 1)))
-            passed = time.perf_counter() - started
-        return {
+def serving(runtime: str, pairs: list) -> dict:
+    """Time one client alone, then many together."""
+    with running_server(runtime) as (process, address):
+        one = visit(address, pairs, 0)
+        found = {
             "first answer, s": one[0],
             "click, median s": statistics.median(one[1:]),
             "click, longest s": max(one[1:]),
-            "clients at once": CLIENTS,
-            "their answers": sum(map(len, many)),
-            "their seconds": passed,
-            "their first answer, longest s": max(answers[0] for answers in many),
-            "their click, median s": statistics.median(second for answers in many for second in answers[1:]),
-            "server's memory after one client, MB": alone,
-            "server's memory after all, MB": resident_megabytes(process),
+            "server's memory after one client, MB": resident_megabytes(process),
         }
+        first = 1
+        for count in CLIENTS:
+            with ThreadPoolExecutor(count) as clients:
+                started = time.perf_counter()
+                many = list(clients.map(partial(visit, address, pairs), range(first, first + count)))
+                passed = time.perf_counter() - started
+            first += count
+            answers = sum(map(len, many))
+            found[f"{count} clients"] = {
+                "answers": answers,
+                "seconds": passed,
+                "answers a second": answers / passed,
+                "first answer, longest s": max(seconds[0] for seconds in many),
+                "click, median s": statistics.median(second for seconds in many for second in seconds[1:]),
+                "server's memory afterwards, MB": resident_megabytes(process),
+            }
+        return found
 
 
 @contextmanager
-def running_server():
+def running_server(runtime: str):
     """Start `mambamatcher serve` on a free port."""
-    command = [sys.executable, "-m", "mambamatcher", "serve", "--port", "0", "--model", "lite"]
+    command = [sys.executable, "-m", "mambamatcher", "serve", "--port", "0", "--model", "lite", "--runtime", runtime]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout is not None
         try:
@@ -86,13 +99,13 @@ def running_server():
             process.terminate()
 
 
-def visit(address: str, number: int) -> list[float]:
+def visit(address: str, pairs: list, number: int) -> list[float]:
     """Upload two images and click on the source. Return the seconds of the first answer and of each further click.
 
     Requests are repeated while the server is busy, as the page does. Any other problem ends the measurement.
     """
-    pair = SyntheticPairs(CLIENTS + 1, seed=7, size=SIZE)[number]
-    files = [encoded(pair.source.image), encoded(pair.target.image)]
+    pair = pairs[number % RENDERED]
+    files = [encoded(image, 92 - number // RENDERED) for image in (pair.source.image, pair.target.image)]
     points = pair.source.keypoints[pair.source.visible]
     with httpx.Client(base_url=address, timeout=120) as client:
         started = time.perf_counter()
@@ -115,10 +128,10 @@ def ask(client: httpx.Client, path: str, **content) -> dict:
     return answer.json()
 
 
-def encoded(image) -> bytes:
+def encoded(image, quality: int) -> bytes:
     """Encode an image as JPEG, like a photo."""
     file = io.BytesIO()
-    Image.fromarray(image).save(file, "JPEG", quality=92)
+    Image.fromarray(image).save(file, "JPEG", quality=quality)
     return file.getvalue()
 
 
@@ -128,30 +141,31 @@ def resident_megabytes(process: subprocess.Popen) -> float:
     return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1000
 
 
-def propagating() -> dict:
+def propagation(folder: Path) -> list[str]:
+    """Render a folder of targets and a shorter one. Return the command that propagates to the folder named next."""
+    pairs = SyntheticPairs(PROPAGATED, seed=8, size=(640, 480), categories=["dog"])
+    for number in range(PROPAGATED):
+        image = Image.fromarray(pairs[number].target.image)
+        for name in ("long", "short")[: 1 + (number < SHORT)]:
+            (folder / name).mkdir(exist_ok=True)
+            image.save(folder / name / f"{number:03d}.jpg", quality=92)
+    source = pairs[0].source
+    Image.fromarray(source.image).save(folder / "source.png")
+    (folder / "points.json").write_text(json.dumps({"points": source.keypoints[source.visible].tolist()}))
+    command = [sys.executable, "-m", "mambamatcher", "propagate", str(folder / "source.png"), "--model", "lite"]
+    return [*command, "--points-file", str(folder / "points.json")]
+
+
+def propagating(command: list[str], folder: Path, runtime: str) -> dict:
     """Time `propagate` over a long and a short folder. Start-up is the same, so the difference is the work."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        targets = folder / "targets"
-        targets.mkdir()
-        pairs = SyntheticPairs(PROPAGATED, seed=8, size=(640, 480), categories=["dog"])
-        for number in range(PROPAGATED):
-            Image.fromarray(pairs[number].target.image).save(targets / f"{number:03d}.jpg", quality=92)
-        source = pairs[0].source
-        Image.fromarray(source.image).save(folder / "source.png")
-        points = source.keypoints[source.visible].tolist()
-        (folder / "points.json").write_text(json.dumps({"points": points}))
+    seconds = []
+    for name in ("long", "short"):
         started = time.perf_counter()
-        command = [sys.executable, "-m", "mambamatcher", "propagate", str(folder / "source.png"), str(targets)]
-        command += ["--points-file", str(folder / "points.json"), "--out", str(folder / "out")]
-        subprocess.run(command, check=True, capture_output=True)
-        whole = time.perf_counter() - started
-        for number in range(20, PROPAGATED):
-            (targets / f"{number:03d}.jpg").unlink()
-        started = time.perf_counter()
-        subprocess.run([*command[:-1], str(folder / "short")], check=True, capture_output=True)
-        short = time.perf_counter() - started
-    return {"propagated images a second": (PROPAGATED - 20) / (whole - short), "propagate, start, s": short}
+        places = [str(folder / name), "--out", str(folder / f"{name}-{runtime}"), "--runtime", runtime]
+        subprocess.run([*command, *places], check=True, capture_output=True)
+        seconds.append(time.perf_counter() - started)
+    per_second = (PROPAGATED - SHORT) / (seconds[0] - seconds[1])
+    return {"propagated images a second": per_second, "propagate, start and 20 images, s": seconds[1]}
 
 
 if __name__ == "__main__":
