@@ -7,7 +7,6 @@ import pytest
 from PIL import Image
 
 from mambamatcher import cli
-from mambamatcher.cli import train
 from mambamatcher.model.presets import PRESETS
 from mambamatcher.model.saved import SHIPPED
 from tests.helpers import noise_file, run_cli
@@ -156,13 +155,6 @@ def test_the_shipped_models_are_names_wherever_a_model_is_asked_for(run):
     assert code == 2
     assert "Did you mean 'lite'?" in error
     assert "lite" not in PRESETS
-
-
-def test_training_without_its_extra_is_one_sentence(run, monkeypatch, tmp_path):
-    monkeypatch.setattr(train, "find_spec", lambda name: None if name == "torchmetrics" else name)
-    code, _, error = run("train", "--recipe", "vit-s", "--out", tmp_path / "run")
-    assert code == 2
-    assert error == "mambamatcher: torchmetrics is missing; install it with: pip install 'mambamatcher[train]'\n"
 
 
 @pytest.mark.parametrize("threshold", ["0", "1"])

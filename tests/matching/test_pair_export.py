@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from mambamatcher import MambaMatcher, Matcher, presets
-from mambamatcher.errors import BackendError, InputError
+from mambamatcher.errors import BackendError, InputError, MissingExtraError
 from mambamatcher.matching.confidence import Calibration
 from mambamatcher.matching.pair_export import export_pair
 from mambamatcher.model.config import override
@@ -56,5 +56,5 @@ def test_nothing_is_overwritten_unasked_and_the_extra_is_named(tmp_path, monkeyp
     with pytest.raises(InputError, match="exists already"):
         export_pair(tiny(), Calibration(), tmp_path / "pair.onnx")
     monkeypatch.setitem(sys.modules, "onnxscript", None)
-    with pytest.raises(BackendError, match=r"mambamatcher\[export\]"):
+    with pytest.raises(MissingExtraError, match=r"mambamatcher\[export\]"):
         export_pair(tiny(), Calibration(), tmp_path / "other.onnx")

@@ -117,15 +117,16 @@ def test_requests_beyond_the_limit_get_503_while_the_event_loop_stays_responsive
 
 
 def test_the_total_size_of_requests_in_progress_is_limited(make_client, matcher):
-    client = make_client(receiving_bytes=len(noise_file()) * 3)
+    large = {"source": ("a.png", noise_file(300, 300))}
+    client = make_client(receiving_bytes=int(1.5 * len(noise_file(300, 300))))
     gate = Gate(matcher)
     client.app.state.server.models._loaded["small"] = gate
-    thread, _ = in_background(lambda: request_match(client))
+    thread, _ = in_background(lambda: request_match(client, **large))
     wait_until(lambda: client.app.state.server.workers.requests == 1)
-    assert request_match(client).status_code == 503
+    assert request_match(client, **large).status_code == 503
     gate.opened.set()
     thread.join(60)
-    assert request_match(client).status_code == 200
+    assert request_match(client, **large).status_code == 200
 
 
 def test_twenty_concurrent_requests_are_answered(client):
