@@ -18,7 +18,7 @@ from mkdocs.structure.nav import Navigation
 
 from mambamatcher.io.images import REDUCING_GAP
 from mambamatcher.matching.confidence import RETURN_DISTANCE, load_calibration
-from mambamatcher.matching.onnx_runtime import EPSILON
+from mambamatcher.matching.onnx_heads import EPSILON
 from mambamatcher.model.config import from_dict
 from mambamatcher.model.frames import smallest_radius
 from mambamatcher.model.saved import CONFIG, GRAPH, SHIPPED, WEIGHTS, read_plain_config

@@ -16,7 +16,7 @@ from mambamatcher.model.layers.mamba import Mamba
 from mambamatcher.ops import selective_scan
 from mambamatcher.ops.native.memory import empty_as
 from mambamatcher.ops.ordering import stable_argsort
-from mambamatcher.ops.refinement import BlockWeights, Head, refine
+from mambamatcher.ops.refinement import Head, as_array, block_weights, refine
 
 LEVELS, INNER, STATE = 16, 48, 16  # the paper's block
 OURS, REFINEMENT = "ours", "ours, whole refinement"
@@ -107,11 +107,11 @@ def aggregators(grid: int, differentiable: bool) -> Iterator[Contestant]:
     unit = tensor_mib(correlation)
     if not differentiable:
         block, head = Mamba(LEVELS, PAPER_BLOCK), nn.Linear(LEVELS, 1)
-        weights = BlockWeights.from_state(block.state_dict())
+        weights = block_weights(block.state_dict())
         sequence = empty_as(torch.empty(1, grid**4, LEVELS, device="meta"))  # memory as the correlation map has it
         sequence.copy_(correlation.flatten(2).transpose(1, 2))
         order = stable_argsort(sequence[..., -1])
-        fused = partial(refine, sequence, order, weights, Head(head.weight, head.bias))
+        fused = partial(refine, sequence, order, weights, Head(as_array(head.weight), as_array(head.bias)))
         yield Contestant(REFINEMENT, fused, unit, ())
     fastformer, convolution = FastFormerAggregation().build(LEVELS), Conv4dAggregation().build(LEVELS)
     for name, module, share in (("FastFormer, 6 layers", fastformer, 12), ("4D convolution, k = 3", convolution, 10)):

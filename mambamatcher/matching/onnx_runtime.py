@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Float32, Int8
-from safetensors import SafetensorError
-from safetensors.numpy import load
 
 from mambamatcher.errors import BackendError, ConfigError, InputError, WeightsError
 from mambamatcher.matching import memory_guard
 from mambamatcher.matching.onnx_check import GraphOutline, read_outline
+from mambamatcher.matching.onnx_heads import Weights, check_supported, read_head
 from mambamatcher.matching.runtime import Encoded, EncodedSource, EncodedTarget, Pixels, Refined
 from mambamatcher.model.config import from_dict
 from mambamatcher.model.saved import (
@@ -31,17 +30,14 @@ from mambamatcher.model.saved import (
     require_saved,
 )
 from mambamatcher.model.transfer_settings import Transfer
+from mambamatcher.model.weight_values import first_line, read_arrays
 
-LINEAR_HEADS = ("linear", "mean")
 # 7 bits: processors without the instructions for it add two products in 16 bits, which 8 bits could overflow
 LEVELS = 64
-EPSILON = 1e-6  # as in `model.correlation`: an all-zero feature gets similarity 0 with everything instead of NaN
-Weights = dict[str, np.ndarray]
-Described = Float32[np.ndarray, "feature position"]
 
 
 class OnnxRuntime:
-    """The encoder's graph run by ONNX Runtime, with the weights of `model.safetensors`; a linear head in NumPy.
+    """The encoder's graph run by ONNX Runtime, with the weights of `model.safetensors`; the head in NumPy.
 
     Args:
         folder: Folder of a saved model.
@@ -52,10 +48,9 @@ class OnnxRuntime:
     Raises:
         WeightsError: The folder is not a saved model, or its files do not fit together.
         ConfigError: The configuration cannot be read or is invalid.
-        BackendError: Its correlation aggregation is not linear, or ONNX Runtime is not installed.
+        BackendError: Its correlation head is not supported, or ONNX Runtime is not installed.
+        MissingExtraError: It has a scan, and Numba is not installed.
     """
-
-    linear = True
 
     def __init__(
         self, folder: Path, graph: bytes | None = None, threads: int | None = None, int8: bool = False
@@ -64,7 +59,8 @@ class OnnxRuntime:
         self.config = read_plain_config(folder / CONFIG)
         if threads is not None and threads < 1:
             raise InputError(f"threads must be at least 1, got {threads}")
-        self.side, self.transfer, self._head = _read_settings(self.config)
+        self.side, self.transfer = _read_settings(self.config)
+        check_supported(self.config)
         self._folder, self._threads, self._int8 = folder, threads, int8
         # kept, so that a copy in another process, perhaps on another machine, has the same
         self._graph = self._path.read_bytes() if graph is None else graph
@@ -79,17 +75,18 @@ class OnnxRuntime:
     def _start(self) -> None:
         path = self._path
         outline = read_outline(self._graph, str(path))
-        weights = _read_weights(self._content, self._folder / WEIGHTS)
+        weights = read_arrays(self._content, str(self._folder / WEIGHTS))
         _check_fit(outline, self.config, weights, path)
         self._session = _session(self._graph, _given(outline, weights), self._threads, path)
         shape = self._session.get_outputs()[0].shape
         if len(shape) != 4 or not all(isinstance(size, int) and size > 0 for size in shape):
             raise WeightsError(f"{path} gives features of shape {shape}; export the model again")
-        self._level_weights, self._bias = _level_weights(self._head, shape[0], weights)
+        self._head = read_head(self.config, shape[0], weights, self._threads or default_threads())
+        self.linear = self._head.linear
         self._stride = self.side // shape[2]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key != "_session"}
+        return {key: value for key, value in self.__dict__.items() if key not in ("_session", "_head")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -104,7 +101,7 @@ class OnnxRuntime:
         """Return a short digest of the weights as float32, the same as of the PyTorch model; int8 adds its name."""
         if self._hash is None:
             hasher = sha256()
-            for name, value in sorted(_read_weights(self._content, self._folder / WEIGHTS).items()):
+            for name, value in sorted(read_arrays(self._content, str(self._folder / WEIGHTS)).items()):
                 hasher.update(name.encode())
                 hasher.update(value.astype(np.float32).tobytes())
             self._hash = hasher.hexdigest()[:16] + ("-int8" if self._int8 else "")
@@ -122,12 +119,11 @@ class OnnxRuntime:
         try:
             return self._session.run([FEATURES], {PIXELS: pixels})[0]
         except Exception as error:  # its errors have no common base class
-            raise WeightsError(f"ONNX Runtime cannot run {self._path}: {_reason(error)}") from error
+            raise WeightsError(f"ONNX Runtime cannot run {self._path}: {first_line(error)}") from error
 
     def correlate(self, source: EncodedSource, target: EncodedTarget) -> Refined:
         """Compute the refined correlation map of two encoded images."""
-        scores = self._weighted(source).T @ _described(target) + self._bias
-        return scores.reshape(*source.shape[2:], *target.shape[2:])
+        return self._head.correlate(source, target)
 
     def correlate_at(
         self,
@@ -135,12 +131,8 @@ class OnnxRuntime:
         target: EncodedTarget,
         weights: Float[np.ndarray, "keypoint source_position"],
     ) -> Float32[np.ndarray, "keypoint ht wt"]:
-        """Compute weighted sums of refined scores over source positions; only these."""
-        read = np.flatnonzero(weights.any(axis=0))
-        near = weights[:, read].astype(np.float32)
-        chosen = source.reshape(*source.shape[:2], 1, -1)[..., read]
-        scores = near @ self._weighted(chosen).T @ _described(target) + near.sum(axis=1, keepdims=True) * self._bias
-        return scores.reshape(len(weights), *target.shape[2:])
+        """Compute weighted sums of refined scores over source positions; a linear head computes no others."""
+        return self._head.correlate_at(source, target, weights)
 
     def check_memory(self) -> None:
         """Refuse a pair that would not fit into memory."""
@@ -148,15 +140,11 @@ class OnnxRuntime:
 
     def _check_memory(self, pair: bool) -> None:
         def needed_at(side: int) -> int:
-            encoding = 2 * memory_guard.FLOATS_PER_PIXEL * side**2
-            positions = (side // self._stride) ** 2
-            return 4 * max(encoding, 2 * positions**2 if pair else 0) + memory_guard.LIBRARIES
+            encoding = 4 * 2 * memory_guard.FLOATS_PER_PIXEL * side**2
+            correlating = (side // self._stride) ** 4 * self._head.bytes_per_score
+            return max(encoding, correlating if pair else 0) + memory_guard.LIBRARIES
 
         memory_guard.check_memory(needed_at, self.side, self._stride, pair)
-
-    def _weighted(self, features: Encoded) -> Described:
-        """Return normalised features, each level multiplied by its weight in the sum."""
-        return _described(features) * np.repeat(self._level_weights, features.shape[1])[:, None]
 
 
 def default_threads() -> int:
@@ -166,37 +154,17 @@ def default_threads() -> int:
     return min(cores, int(limit)) if limit.isdigit() and int(limit) > 0 else cores
 
 
-def _read_settings(config: Any) -> tuple[int, Transfer, str]:
-    """Return side, transfer and the kind of the correlation head of a configuration."""
+def _read_settings(config: Any) -> tuple[int, Transfer]:
+    """Return side and transfer of a configuration."""
     try:
-        side, head = config["side"], config["correlation"]["kind"]
-        config["mirror"], config["backbone"]["kind"], config["features"]["kind"]
+        side = config["side"]
+        config["mirror"], config["backbone"]["kind"]
     except (KeyError, TypeError) as error:
         raise ConfigError(f"the model's configuration lacks a key: {error}") from error
     transfer = from_dict(Transfer, config.get("transfer", {}), "transfer.")
     if not isinstance(side, int):
         raise ConfigError(f"side must be a whole number, got {side!r}")
-    if head not in LINEAR_HEADS:
-        raise BackendError(
-            f"ONNX Runtime runs models with a linear correlation head, and this one has {head!r}; use the runtime torch"
-        )
-    return side, transfer, head
-
-
-def _read_weights(content: bytes, path: Path) -> Weights:
-    """Read weights; floats become float32."""
-    try:
-        weights = load(content)
-    except (SafetensorError, RuntimeError, TypeError, ValueError, LookupError) as error:
-        raise WeightsError(f"cannot read weights from {path}: {_reason(error)}") from error
-    for key, value in weights.items():
-        if np.issubdtype(value.dtype, np.floating):
-            weights[key] = value = value.astype(np.float32, copy=False)
-        elif value.dtype != np.int64:
-            raise WeightsError(f"{path} cannot be used: {key!r} holds {value.dtype}, expected float32")
-        if not np.isfinite(value).all():
-            raise WeightsError(f"{path} cannot be used: {key!r} holds values that are not finite")
-    return weights
+    return side, transfer
 
 
 def _check_fit(outline: GraphOutline, config: Any, weights: Weights, path: Path) -> None:
@@ -245,18 +213,6 @@ def quantised(
     return np.rint(weight / scale[:, None]).astype(np.int8), scale
 
 
-def _level_weights(
-    head: str, levels: int, weights: Weights
-) -> tuple[Float32[np.ndarray, " level"], Float32[np.ndarray, ""] | np.float32]:
-    """Return the weight of each level and the bias of a linear head."""
-    if head == "mean":
-        return np.full(levels, 1 / levels, dtype=np.float32), np.float32(0)
-    weight, bias = (weights.get(f"correlation.project.{name}") for name in ("weight", "bias"))
-    if weight is None or bias is None or (weight.shape, bias.shape) != ((1, levels), (1,)):
-        raise WeightsError(f"{WEIGHTS} was made for another model: it has no correlation head for {levels} levels")
-    return weight[0], bias[0]
-
-
 def _session(graph: bytes, weights: Weights, threads: int | None, path: Path) -> Any:
     try:
         import onnxruntime  # type: ignore[import-untyped]
@@ -272,15 +228,4 @@ def _session(graph: bytes, weights: Weights, threads: int | None, path: Path) ->
     try:
         return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # its errors have no common base class
-        raise WeightsError(f"ONNX Runtime refuses {path}: {_reason(error)}") from error
-
-
-def _described(features: Encoded) -> Described:
-    """Return normalised features of all levels together, as columns."""
-    norm = np.sqrt(np.einsum("lchw,lchw->lhw", features, features))
-    unit = features / np.maximum(norm, EPSILON)[:, None]
-    return unit.reshape(-1, features.shape[2] * features.shape[3])
-
-
-def _reason(error: Exception) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise WeightsError(f"ONNX Runtime refuses {path}: {first_line(error)}") from error

@@ -4,8 +4,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from mambamatcher.kernels.threads import run
 from mambamatcher.ops.native.availability import kernels_are_available
-from mambamatcher.ops.native.threads import run
+from mambamatcher.ops.native.threads import thread_count
 
 _MOST = 2**32 - 1  # the radix sort stores positions in 32 bits
 
@@ -28,11 +29,12 @@ def stable_argsort(scores: Float[Tensor, "*batch position"], descending: bool = 
     suits = scores.device.type == "cpu" and (half or scores.dtype == torch.float32) and scores.shape[-1] <= _MOST
     if not suits or not kernels_are_available():
         return scores.argsort(dim=-1, descending=descending, stable=True)
-    from mambamatcher.ops.radix_sort import radix_argsort  # importing Numba takes 0.3 s
+    from mambamatcher.kernels.radix_sort import radix_argsort  # importing Numba takes 0.3 s
 
     rows = scores.float().reshape(-1, scores.shape[-1]) if scores.numel() else scores.new_empty(0, 1)
     order = torch.empty(rows.shape, dtype=torch.int64)
-    run(radix_argsort, [(row.numpy(), descending, out.numpy()) for row, out in zip(rows, order, strict=True)])
+    tasks = [(row.numpy(), descending, out.numpy()) for row, out in zip(rows, order, strict=True)]
+    run(radix_argsort, tasks, thread_count())
     return order.reshape(scores.shape)
 
 

@@ -138,14 +138,15 @@ def test_weights_that_are_not_finite_are_refused(value, folder, monkeypatch, cap
 
 def test_a_weight_that_overflows_in_single_precision_is_refused(folder):
     changed(folder, lambda weight: torch.full_like(weight, 1e300, dtype=torch.float64))
-    with pytest.raises(WeightsError, match=r"not finite in torch\.float32"):
+    with pytest.raises(WeightsError, match=r"not finite in float32"):
         load_pretrained(folder)
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int8, torch.bool, torch.complex64, torch.float8_e4m3fn])
 def test_weights_of_other_types_are_not_cast(dtype, folder):
     changed(folder, lambda weight: torch.ones_like(weight).to(dtype))
-    with pytest.raises(WeightsError, match=f"holds {dtype}, expected torch.float32"):
+    name = str(dtype).removeprefix("torch.")
+    with pytest.raises(WeightsError, match=f"holds {name}, expected float32"):
         load_pretrained(folder)
 
 
@@ -157,7 +158,7 @@ def test_counts_of_batches_stay_integers(tmp_path):
     counter = next(key for key in state if key.endswith("num_batches_tracked"))
     state[counter] = state[counter].float()
     save_file(state, path / "model.safetensors")
-    with pytest.raises(WeightsError, match=r"holds torch\.float32, expected torch\.int64"):
+    with pytest.raises(WeightsError, match=r"holds float32, expected int64"):
         load_pretrained(path)
 
 

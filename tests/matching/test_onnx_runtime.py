@@ -102,11 +102,24 @@ def test_a_folder_without_a_graph_is_exported_once(tiny, tmp_path, monkeypatch):
     np.testing.assert_array_equal(first, again)
 
 
-def test_what_onnx_cannot_run_is_one_sentence(tiny, tmp_path):
-    save_pretrained(MambaMatcher(presets.tiny()), tmp_path / "scan")
-    shutil.copy(tiny / GRAPH, tmp_path / "scan")
-    with pytest.raises(BackendError, match="'similarity_scan'; use the runtime torch"):
-        Matcher.from_pretrained(tmp_path / "scan", runtime="onnx")
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["correlation=conv4d"], "'conv4d'"),
+        (["correlation=linear", "features=attention"], "'attention'"),
+        (["correlation.depth=2"], "depth=2"),
+        (['correlation.orders=["raster"]'], r"orders=\['raster'\]"),
+        (['correlation.orders=["ascending", "descending"]'], r"orders=\['ascending', 'descending'\]"),
+        (["correlation.positional=sinusoidal"], "positional='sinusoidal'"),
+    ],
+)
+def test_a_head_that_numpy_does_not_have_is_refused(tmp_path, overrides, said):
+    save_pretrained(MambaMatcher(override(presets.tiny(), overrides)), tmp_path)
+    with pytest.raises(BackendError, match=f"{said}; use the runtime torch"):
+        OnnxRuntime(tmp_path, b"")
+
+
+def test_what_onnx_cannot_run_is_one_sentence(tiny):
     with pytest.raises(InputError, match="not on 'cuda'"):
         Matcher.from_pretrained(tiny, runtime="onnx", device="cuda")
     with pytest.raises(ConfigError, match=r"unknown runtime 'onx'\. Did you mean 'onnx'"):
@@ -191,7 +204,7 @@ def change_config(key, value):
     ("change", "error", "said"),
     [
         (change_weight("backbone.network.embeddings.cls_token", lambda x: x * np.nan), WeightsError, "not finite"),
-        (change_weight("backbone.network.embeddings.cls_token", lambda x: x.astype(np.int32)), WeightsError, "int32"),
+        (change_weight("backbone.network.embeddings.cls_token", lambda x: x.astype(np.int32)), WeightsError, "I32"),
         (change_weight("backbone.network.embeddings.cls_token", lambda x: x[..., :3]), WeightsError, "another model"),
         (change_weight("correlation.project.weight", lambda x: x[:, :0]), WeightsError, "another model"),
         (change_config("side", 98), WeightsError, "another model"),

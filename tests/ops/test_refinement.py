@@ -7,9 +7,10 @@ import torch
 from torch import nn
 
 from mambamatcher.errors import InputError
+from mambamatcher.kernels.refinement import CHUNK
 from mambamatcher.model.layers.mamba import Mamba, MambaSettings
 from mambamatcher.ops.ordering import stable_argsort
-from mambamatcher.ops.refinement import CHUNK, BlockWeights, Head, refine
+from mambamatcher.ops.refinement import Head, as_array, block_weights, refine
 
 THREADS = """
 import hashlib, sys; sys.path.insert(0, ".")
@@ -41,19 +42,20 @@ class Stage(nn.Module):
         return torch.empty_like(scores).scatter_(1, order, scores)
 
     def head(self) -> Head:
-        norm = (self.norm.weight, self.norm.bias) if isinstance(self.norm, nn.LayerNorm) else (None, None)
-        return Head(self.project.weight, self.project.bias, *norm, self.residual)
+        layers = [self.project, self.norm] if isinstance(self.norm, nn.LayerNorm) else [self.project]
+        affine = [as_array(each) for layer in layers for each in (layer.weight, layer.bias)]
+        return Head(*affine, residual=self.residual)
 
     def fused(self, positions: int) -> torch.Tensor:
         torch.manual_seed(1)
         tokens = self.tokens(positions)
-        weights = BlockWeights.from_state(self.block.state_dict())
+        weights = block_weights(self.block.state_dict())
         return refine(tokens, stable_argsort(tokens[..., -1]), weights, self.head())
 
 
 def assert_same_as_module(stage: Stage, sequence: torch.Tensor) -> None:
     order = stable_argsort(sequence[..., -1])
-    weights = BlockWeights.from_state(stage.block.state_dict())
+    weights = block_weights(stage.block.state_dict())
     with torch.no_grad():
         wanted = stage(sequence, order)
     found = refine(sequence, order, weights, stage.head(), stage.block.discretization)
@@ -123,4 +125,4 @@ def test_one_two_and_four_threads_give_identical_scores():
 def test_what_the_kernels_would_read_wrongly_is_refused(shape, order, message):
     stage = Stage(16, PAPER)
     with pytest.raises(InputError, match=message):
-        refine(torch.zeros(shape), order, BlockWeights.from_state(stage.block.state_dict()), stage.head())
+        refine(torch.zeros(shape), order, block_weights(stage.block.state_dict()), stage.head())

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from numba import boolean, float32, float64, int32, types
 from PIL import Image, ImageFilter
 
-from mambamatcher.ops.native.build import kernel
+from mambamatcher.kernels.build import kernel
 
 NOTHING = -1
 # A point counts as seen when the surface drawn at its pixel is nearer by no more than this fraction of its depth. In

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from mambamatcher.errors import WeightsError
 from mambamatcher.model.backbones.focus import FOCUS, focus_file, read_focus
 from mambamatcher.model.saved import HUB_ID, download
+from mambamatcher.model.weight_values import check_dtype, check_finite, expected_dtype, first_line
 from mambamatcher.registry import unknown
 
 # exceptions that safetensors and torch.load raise for broken files
@@ -41,8 +42,6 @@ _UNREADABLE = (
 
 StateDict = dict[str, Tensor]
 
-_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-_COUNTERS = "num_batches_tracked"  # of batch norms, the only integers among the weights of a network
 _HEADS = ("classifier.", "fc.")  # weights of classifiers, which no level uses
 
 
@@ -77,8 +76,7 @@ def reading(path: Path) -> Iterator[None]:
     try:
         yield
     except _UNREADABLE as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise WeightsError(f"cannot read weights from {path}: {reason}") from error
+        raise WeightsError(f"cannot read weights from {path}: {first_line(error)}") from error
 
 
 def rename(key: str, names: Iterable[tuple[str, str]]) -> str:
@@ -124,14 +122,10 @@ def check_fit(module: nn.Module, state: StateDict, origin: str) -> None:
 
 
 def _check_values(key: str, value: Tensor, dtype: torch.dtype, origin: str) -> None:
-    """Refuse a weight that would change when it is converted to `dtype`, and one that is not finite.
-
-    Loading would turn integers into floats, and drop the imaginary part of complex numbers, without a word.
-    """
-    if value.dtype not in (_FLOATS if dtype.is_floating_point else (dtype,)):
-        raise WeightsError(f"{origin} cannot be used: {key!r} holds {value.dtype}, expected {dtype}")
-    if not bool(torch.isfinite(value.to(dtype)).all()):
-        raise WeightsError(f"{origin} cannot be used: {key!r} holds values that are not finite in {dtype}")
+    """Refuse a weight that would change when it is converted to `dtype`, and one that is not finite."""
+    given, expected = (str(each).removeprefix("torch.") for each in (value.dtype, dtype))
+    check_dtype(key, given, expected, origin)
+    check_finite(key, bool(torch.isfinite(value.to(dtype)).all()), expected, origin)
 
 
 def unknown_weights(weights: str, names: Iterable[str]) -> WeightsError:
@@ -180,7 +174,7 @@ def _read_folder(folder: Path) -> StateDict:
 def _from_state(model_class: Any, config: Any, state: StateDict, origin: str) -> Any:
     """Build a transformers model with weights that must match it, apart from those of a classifier."""
     for key, value in state.items():
-        _check_values(key, value, torch.int64 if key.endswith(_COUNTERS) else torch.float32, origin)
+        _check_values(key, value, getattr(torch, expected_dtype(key)), origin)
     with _quiet():
         try:
             model, info = model_class.from_pretrained(

@@ -100,13 +100,15 @@ class SimilarityScan(CorrelationAggregator):
 
         The kernel takes one sequence. Where the block sees another one than the residual, the residual is added here.
         """
-        from mambamatcher.ops.refinement import BlockWeights, Head, refine  # importing Numba takes 0.3 s
+        from mambamatcher.ops.refinement import Head, as_array, block_weights, refine  # importing Numba takes 0.3 s
 
         norm = self.norms[0]
-        affine = (norm.weight, norm.bias) if isinstance(norm, nn.LayerNorm) else (None, None)
+        affine = (as_array(norm.weight), as_array(norm.bias)) if isinstance(norm, nn.LayerNorm) else (None, None)
         residual_in_kernel = self.residual and seen is sequence
-        head = Head(self.project.weight, self.project.bias, affine[0], affine[1], residual_in_kernel)
-        weights = BlockWeights.from_state(self.scans[0].get_submodule("blocks.0").state_dict())
+        head = Head(
+            as_array(self.project.weight), as_array(self.project.bias), affine[0], affine[1], residual_in_kernel
+        )
+        weights = block_weights(self.scans[0].get_submodule("blocks.0").state_dict())
         refined = refine(seen, order, weights, head, self.discretization)
         if self.residual and not residual_in_kernel:
             refined = refined + (sequence @ self.project.weight.T).squeeze(-1)

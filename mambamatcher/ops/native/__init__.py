@@ -1,1 +1,1 @@
-"""Shared parts of the CPU kernels: SIMD vectors, elementary functions, compilation, memory and threads."""
+"""What the CPU kernels need of PyTorch: whether they may run, how many threads to use, and memory for tensors."""

@@ -1,8 +1,8 @@
 """When compiled kernels cannot be used, so that PyTorch's own operations must take their place."""
 
-import os
-
 from torch.autograd import forward_ad
+
+from mambamatcher.kernels.availability import compiler_is_disabled
 
 
 def in_forward_mode() -> bool:
@@ -12,11 +12,6 @@ def in_forward_mode() -> bool:
     to be zero, without a word.
     """
     return forward_ad._current_level >= 0
-
-
-def compiler_is_disabled() -> bool:
-    """Return whether NUMBA_DISABLE_JIT is set, which leaves kernels as Python functions that cannot be run."""
-    return os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
 
 
 def kernels_are_available() -> bool:

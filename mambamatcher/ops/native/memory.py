@@ -1,10 +1,9 @@
 """Fast allocation of large tensors on the CPU."""
 
-import numpy as np
 import torch
 from torch import Tensor
 
-LINE = 64  # bytes in a cache line
+from mambamatcher.kernels.memory import empty
 
 
 def empty_as(template: Tensor) -> Tensor:
@@ -16,7 +15,4 @@ def empty_as(template: Tensor) -> Tensor:
     Args:
         template: A dense tensor, possibly on the meta device.
     """
-    values = np.empty(template.numel() + LINE // 4, np.float32)
-    # Aligned to a cache line, a token of sixteen levels takes one line instead of two.
-    aligned = values[-values.ctypes.data % LINE // 4 :]
-    return torch.from_numpy(aligned[: template.numel()]).as_strided(template.shape, template.stride())
+    return torch.from_numpy(empty(template.numel())).as_strided(template.shape, template.stride())

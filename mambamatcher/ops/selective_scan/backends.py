@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mambamatcher.errors import BackendError
-from mambamatcher.ops.native.availability import compiler_is_disabled
+from mambamatcher.kernels.availability import compiler_is_disabled
 from mambamatcher.ops.selective_scan.arguments import ScanInputs, same_groups
 from mambamatcher.ops.selective_scan.chunked import scan_chunked
 from mambamatcher.ops.selective_scan.reference import scan_reference

@@ -9,11 +9,11 @@ once per tile. Spans depend on the sizes only, so the results do not depend on t
 import numpy as np
 from numba import float32, int64, types
 
-from mambamatcher.ops.native.build import inlined, kernel
-from mambamatcher.ops.native.functions import LN_2, LOG2_E, ONE, ZERO, exp2, hold, hold_slope, sigmoid, softplus
-from mambamatcher.ops.native.lanes import LANES, Lanes, load, madd, splat, spread, store, total
-from mambamatcher.ops.selective_scan.cpu.forward import INPUTS, OPTIONS, take_row
-from mambamatcher.ops.selective_scan.cpu.tiles import STEPS, gather, gather_matrix, gather_rows, locate, scatter
+from mambamatcher.kernels.build import inlined, kernel
+from mambamatcher.kernels.functions import LN_2, LOG2_E, ONE, ZERO, exp2, hold, hold_slope, sigmoid, softplus
+from mambamatcher.kernels.lanes import LANES, Lanes, load, madd, splat, spread, store, total
+from mambamatcher.kernels.selective_scan.forward import INPUTS, OPTIONS, take_row
+from mambamatcher.kernels.selective_scan.tiles import STEPS, gather, gather_matrix, gather_rows, locate, scatter
 
 _GIVEN = types.Tuple([float32[:, :, :], float32[:, :, :], float32[:, :, :, :]])
 _WANTED = types.Tuple(

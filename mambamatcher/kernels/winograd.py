@@ -7,9 +7,9 @@ are stored as (element, tile, channel), the layout that the matrix products need
 import numpy as np
 from numba import boolean, float32, int64, types
 
-from mambamatcher.ops.native.build import inlined, kernel
-from mambamatcher.ops.native.functions import ZERO
-from mambamatcher.ops.native.lanes import LANES, at_least, load, madd, splat, spread, store
+from mambamatcher.kernels.build import inlined, kernel
+from mambamatcher.kernels.functions import ZERO
+from mambamatcher.kernels.lanes import LANES, at_least, load, madd, splat, spread, store
 
 _MATRIX = float32[:, ::1]
 _TILES = float32[:, :, ::1]

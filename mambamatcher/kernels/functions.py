@@ -8,8 +8,8 @@ import math
 
 import numpy as np
 
-from mambamatcher.ops.native.build import inlined
-from mambamatcher.ops.native.lanes import Lanes, at_least, at_most, low_bits_as_power_of_two, madd, splat, where_one
+from mambamatcher.kernels.build import inlined
+from mambamatcher.kernels.lanes import Lanes, at_least, at_most, low_bits_as_power_of_two, madd, splat, where_one
 
 ZERO, ONE, TWO = (np.float32(value) for value in (0.0, 1.0, 2.0))
 LOG2_E, LN_2 = np.float32(1 / math.log(2)), np.float32(math.log(2))

@@ -16,8 +16,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from mambamatcher.kernels.threads import run
 from mambamatcher.ops.native.memory import empty_as
-from mambamatcher.ops.native.threads import run
+from mambamatcher.ops.native.threads import thread_count
 
 KERNEL = 3
 # Interpolation points by tile size, besides infinity. Small powers of two lose the least precision.
@@ -78,7 +79,7 @@ def working_bytes(count: int, channels: int, grid: tuple[int, int]) -> int:
 
 def fits(widen: Float[Tensor, "hidden channel kh kw"]) -> bool:
     """Return whether the kernels support these weights: 3×3, and channel counts that are multiples of LANES."""
-    from mambamatcher.ops.native.lanes import LANES  # importing Numba takes 0.3 s
+    from mambamatcher.kernels.lanes import LANES  # importing Numba takes 0.3 s
 
     hidden, channels, *size = widen.shape
     return size == [KERNEL, KERNEL] and hidden % LANES == 0 and channels % LANES == 0
@@ -143,20 +144,24 @@ def _convolve_part(
     result: Float[Tensor, "map h w channel"],
 ) -> None:
     # Imported here because importing Numba takes 0.3 s.
-    from mambamatcher.ops.winograd.kernels import transform_hidden, transform_inputs, transform_outputs
+    from mambamatcher.kernels.winograd import transform_hidden, transform_inputs, transform_outputs
 
     count, channels, height, width = maps.shape
     grid = np.array([height, width])
     forward, _, back = matrices(tile)
     elements, tiles = forward.size, count * tiles_of((height, width), tile)
-    each = range(count)
+    each, threads = range(count), thread_count()
     input_tiles = empty_as(torch.empty(elements, tiles, channels, device="meta"))
-    run(transform_inputs, [(maps.numpy(), forward, input_tiles.numpy(), tile, m) for m in each])
+    run(transform_inputs, [(maps.numpy(), forward, input_tiles.numpy(), tile, m) for m in each], threads)
     output_tiles = torch.zeros(elements, tiles, channels)
     memory = empty_as(torch.empty(elements * tiles * SLICE, device="meta"))
     for piece in slices:
         hidden = memory[: elements * tiles * len(piece.bias)].view(elements, tiles, -1)
         torch.bmm(input_tiles, piece.widen, out=hidden)
-        run(transform_hidden, [(hidden.numpy(), piece.bias.numpy(), back, forward, grid, m) for m in each])
+        run(transform_hidden, [(hidden.numpy(), piece.bias.numpy(), back, forward, grid, m) for m in each], threads)
         output_tiles.baddbmm_(hidden, piece.narrow)
-    run(transform_outputs, [(output_tiles.numpy(), bias.numpy(), back, activate, result.numpy(), m) for m in each])
+    run(
+        transform_outputs,
+        [(output_tiles.numpy(), bias.numpy(), back, activate, result.numpy(), m) for m in each],
+        threads,
+    )

@@ -8,12 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mambamatcher.ops.native.lanes import LANES
+from mambamatcher.kernels.lanes import LANES
+from mambamatcher.kernels.selective_scan.backward import scan_backward
+from mambamatcher.kernels.selective_scan.forward import scan_forward
+from mambamatcher.kernels.selective_scan.tiles import STEPS
+from mambamatcher.kernels.threads import run
 from mambamatcher.ops.native.memory import empty_as
-from mambamatcher.ops.native.threads import run, thread_count
-from mambamatcher.ops.selective_scan.cpu.backward import scan_backward
-from mambamatcher.ops.selective_scan.cpu.forward import scan_forward
-from mambamatcher.ops.selective_scan.cpu.tiles import STEPS
+from mambamatcher.ops.native.threads import thread_count
 from mambamatcher.ops.selective_scan.operator import Inputs, define, empty_gradients
 
 # Blocks per task of the backward pass: three fill whole cache lines. Every task of a group needs its own copy of the
@@ -28,7 +29,11 @@ def _forward(inputs: Inputs, softplus: bool, zoh: bool) -> tuple[Tensor, Tensor,
     call = (_arrays(inputs), _options(inputs, softplus, zoh), _views(y, last_state, starts))
     parts = ceil(thread_count() / u.shape[0])
     cuts = [starts.shape[1] * part // parts for part in range(parts + 1)]
-    run(scan_forward, [(*call, batch, *blocks) for batch, blocks in product(range(u.shape[0]), pairwise(cuts))])
+    run(
+        scan_forward,
+        [(*call, batch, *blocks) for batch, blocks in product(range(u.shape[0]), pairwise(cuts))],
+        thread_count(),
+    )
     return y, last_state, starts
 
 
@@ -56,7 +61,7 @@ def _backward(
         (*call, _views(*(share[b, group] for share in shares[span])), b, group * blocks + first, group * blocks + last)
         for b, group, (span, (first, last)) in product(range(batch), range(groups), enumerate(spans))
     ]
-    run(scan_backward, tasks)
+    run(scan_backward, tasks, thread_count())
     for first_share, *others in zip(*shares, strict=True):
         reduce(Tensor.add_, others, first_share)
     for gradient, partial in zip((dA, d_weight, dD, d_bias), (*per_mode, *per_channel), strict=True):

@@ -6,9 +6,9 @@ tensors of any memory layout.
 
 import numpy as np
 
-from mambamatcher.ops.native.build import inlined
-from mambamatcher.ops.native.functions import ZERO
-from mambamatcher.ops.native.lanes import LANES, load, store
+from mambamatcher.kernels.build import inlined
+from mambamatcher.kernels.functions import ZERO
+from mambamatcher.kernels.lanes import LANES, load, store
 
 STEPS = 64
 

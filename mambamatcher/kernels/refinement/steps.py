@@ -8,11 +8,11 @@ positions in `project` and the blocks in `scan`; both are independent, so result
 import numpy as np
 from numba import boolean, float32, int64, types
 
-from mambamatcher.ops.native.build import inlined, kernel
-from mambamatcher.ops.native.functions import ONE, ZERO, sigmoid, softplus
-from mambamatcher.ops.native.lanes import LANES, load, madd, prefetch, splat, spread, store, total
-from mambamatcher.ops.selective_scan.cpu.forward import advance
-from mambamatcher.ops.selective_scan.cpu.tiles import STEPS
+from mambamatcher.kernels.build import inlined, kernel
+from mambamatcher.kernels.functions import ONE, ZERO, sigmoid, softplus
+from mambamatcher.kernels.lanes import LANES, load, madd, prefetch, splat, spread, store, total
+from mambamatcher.kernels.selective_scan.forward import advance
+from mambamatcher.kernels.selective_scan.tiles import STEPS
 
 ROWS = 4  # positions per step of a matrix product, so that each weight is loaded once for all of them
 

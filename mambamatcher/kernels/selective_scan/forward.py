@@ -8,10 +8,10 @@ backward pass, which recomputes the others.
 import numpy as np
 from numba import boolean, float32, int64, types
 
-from mambamatcher.ops.native.build import inlined, kernel
-from mambamatcher.ops.native.functions import LOG2_E, ONE, ZERO, exp2, hold, sigmoid, softplus
-from mambamatcher.ops.native.lanes import LANES, load, madd, splat, spread, store
-from mambamatcher.ops.selective_scan.cpu.tiles import STEPS, gather, gather_matrix, gather_rows, locate, scatter
+from mambamatcher.kernels.build import inlined, kernel
+from mambamatcher.kernels.functions import LOG2_E, ONE, ZERO, exp2, hold, sigmoid, softplus
+from mambamatcher.kernels.lanes import LANES, load, madd, splat, spread, store
+from mambamatcher.kernels.selective_scan.tiles import STEPS, gather, gather_matrix, gather_rows, locate, scatter
 
 # u, delta, A, B, C, weight, D, z, delta_bias
 INPUTS = types.Tuple(

@@ -3,7 +3,7 @@
 import numpy as np
 from numba import boolean, float32, int64, types
 
-from mambamatcher.ops.native.build import inlined, kernel
+from mambamatcher.kernels.build import inlined, kernel
 
 _BITS, _PASSES = 11, 3  # three digits of eleven bits cover the 32 bits of a key
 _BUCKETS = 1 << _BITS

@@ -1,0 +1,1 @@
+"""The selective scan: forward and backward pass over tiles of a sequence."""
