@@ -33,7 +33,16 @@ from mambamatcher.pause_gc import collection_paused
 if TYPE_CHECKING:
     from mambamatcher.model.mambamatcher import MambaMatcher, ModelConfig
 
-__all__ = ["LoadedImage", "MatchResult", "Matcher", "Modes", "PreparedPair", "UntrainedWarning", "check_points"]
+__all__ = [
+    "LoadedImage",
+    "MatchResult",
+    "Matcher",
+    "Modes",
+    "PreparedPair",
+    "Readable",
+    "UntrainedWarning",
+    "check_points",
+]
 
 CACHE_BYTES = 512 * 2**20  # eleven images of the paper's model
 

@@ -132,8 +132,11 @@ class LinearHead:
         read = np.flatnonzero(weights.any(axis=0))
         near = weights[:, read].astype(np.float32)
         chosen = source.reshape(*source.shape[:2], 1, -1)[..., read]
-        scores = near @ self._weighted(chosen).T @ _described(target) + near.sum(axis=1, keepdims=True) * self._bias
-        return scores.reshape(len(weights), *target.shape[2:])
+        sampled = (near @ self._weighted(chosen).T).reshape(len(weights), *source.shape[:2]).swapaxes(0, 1)
+        # the products are divided by the norms of the target's features, which are many more numbers
+        scores = sampled @ target.reshape(*target.shape[:2], -1) / _norms(target).reshape(len(target), 1, -1)
+        total = scores.sum(axis=0) + near.sum(axis=1, keepdims=True) * self._bias
+        return total.reshape(len(weights), *target.shape[2:])
 
     def _weighted(self, features: Encoded) -> Described:
         """Return normalised features, each level multiplied by its weight in the sum."""
@@ -197,9 +200,12 @@ class ScanHead:
 
 def _described(features: Encoded) -> Described:
     """Return normalised features of all levels together, as columns."""
-    norm = np.sqrt(np.einsum("lchw,lchw->lhw", features, features))
-    unit = features / np.maximum(norm, EPSILON)[:, None]
+    unit = features / _norms(features)[:, None]
     return unit.reshape(-1, features.shape[2] * features.shape[3])
+
+
+def _norms(features: Encoded) -> Float32[np.ndarray, "level h w"]:
+    return np.maximum(np.sqrt(np.einsum("lchw,lchw->lhw", features, features)), EPSILON)
 
 
 def _similarities(source: EncodedSource, target: EncodedTarget) -> Float32[np.ndarray, "position level"]:

@@ -154,10 +154,10 @@ def _match_blocking(
 ) -> Response:
     """Match the stored copies, with points converted from and to pixels of the originals."""
     source, target = pair
-    copies = source.decode_copy(), target.decode_copy()
-    scales = source.scale_from(copies[0]), target.scale_from(copies[1])
+    copies = state.read_blocking(model, source), state.read_blocking(model, target)
+    scales = source.scale_from(copies[0].image), target.scale_from(copies[1].image)
     points = np.asarray(body.points, dtype=float).reshape(-1, 2) / scales[0]
-    points = np.minimum(points, copies[0].size)  # rounding must not move a point on the edge outside
+    points = np.minimum(points, copies[0].image.size)  # rounding must not move a point on the edge outside
     result, threshold, seconds = state.match_blocking(model, *copies, points)
     return to_response(
         MatchResponse(

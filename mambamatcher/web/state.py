@@ -4,7 +4,8 @@ import asyncio
 import gc
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Annotated
 
 import numpy as np
@@ -12,7 +13,7 @@ from fastapi import Depends, HTTPException, Request, Response, UploadFile
 from PIL import Image
 
 from mambamatcher.errors import InputError
-from mambamatcher.matching.matcher import Matcher, MatchResult
+from mambamatcher.matching.matcher import LoadedImage, Matcher, MatchResult, Readable
 from mambamatcher.web.exchange import MemoryBudget
 from mambamatcher.web.schemas import MAX_POINTS, MAX_TARGETS
 from mambamatcher.web.sessions import COOKIE, Session, SessionStore
@@ -20,6 +21,7 @@ from mambamatcher.web.uploads import StoredImage, Upload, decode, display_name
 from mambamatcher.web.workers import ModelPool, WorkerPool
 
 MIB = 2**20
+COPIES = 64  # images kept as a model sees them, 0.9 MB each, so that a click decodes nothing
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,6 +77,7 @@ class ServerState:
         self.sessions = SessionStore(settings.stored_bytes, settings.keep_seconds)
         self.workers = WorkerPool(settings.requests)
         self.memory = MemoryBudget(settings.receiving_bytes)
+        self.read_blocking = lru_cache(COPIES)(self._read_copy)
 
     async def receive(self, file: UploadFile) -> Upload:
         """Read an uploaded file, or refuse it with status 413 if it is too large."""
@@ -90,7 +93,7 @@ class ServerState:
         return decode(upload.data, upload.name, self.settings.picture_pixels)
 
     def match_blocking(
-        self, model: str, source: Image.Image, target: Image.Image, points: Sequence[tuple[float, float]] | np.ndarray
+        self, model: str, source: Readable, target: Readable, points: Sequence[tuple[float, float]] | np.ndarray
     ) -> tuple[MatchResult | None, float, float]:
         """Transfer points from source to target.
 
@@ -104,6 +107,11 @@ class ServerState:
         pair = matcher.prepare(source, target)
         result = pair.match(points) if len(points) else None
         return result, matcher.calibration.threshold, time.perf_counter() - start
+
+    def _read_copy(self, model: str, image: StoredImage) -> LoadedImage:
+        """Return a stored image as the model sees it, and nothing larger."""
+        loaded = self.models.get(model).read(image.decode_copy())
+        return replace(loaded, image=Image.fromarray(np.ascontiguousarray(loaded.pixels.transpose(1, 2, 0))))
 
     def check_point_count(self, points: Sequence[object]) -> None:
         """Raise `InputError` for more points than are allowed."""
@@ -152,6 +160,7 @@ class ServerState:
             # The stateless routes have no session that could expire, but the matchers cache features of their images.
             if self.sessions.evict_expired() or time.monotonic() - cleared > keep:
                 await self.workers.run(self.models.clear_caches)
+                self.read_blocking.cache_clear()
                 cleared = time.monotonic()
 
 
