@@ -17,6 +17,7 @@ from tests.web.browser import (
     MOUTH,
     NOSE,
     RIGHT_EAR,
+    confirm,
     expect,
     found,
     mark,
@@ -109,6 +110,7 @@ def test_the_loaded_page_works_without_a_network(try_page):
     mark(page, NOSE)
     page.context.set_offline(True)
     page.get_by_role("button", name="Start over").click()
+    confirm(page, "Start over")
     load_example(page, "Try two portraits")
     mark(page, (0.5, 0.45))
     page.locator("#targets input[multiple]").set_input_files([upload("own.png", noise_file())])
