@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from mambamatcher.matching.confidence import load_calibration
+from mambamatcher.model.saved import SHIPPED
 from mambamatcher.web.page import PHOTOS
 from tests.helpers import noise_file
 from tests.web.browser import (
@@ -20,6 +22,7 @@ from tests.web.browser import (
     confirm,
     expect,
     found,
+    kept,
     mark,
     place,
     position,
@@ -51,8 +54,20 @@ def test_clicks_show_matches_names_and_the_heat_map(try_page):
     page.get_by_label("Name of point 5").fill("nose")
     page.keyboard.press("Tab")
     expect(page.get_by_label("Name of point 5")).to_have_value("nose")
+    expect(page.locator("#threshold-value")).to_have_text(f"{load_calibration(SHIPPED['lite']).threshold:.0%}")
     page.evaluate("scrollTo(0, 0)")
     shoot(page, "try")
+
+
+def test_a_reload_loses_nothing_and_the_next_click_is_answered(try_page):
+    page = load_example(try_page())
+    mark(page, NOSE)
+    before = position(page, 1)
+    kept(page)
+    page.reload()
+    expect(found(page)).to_have_count(1)
+    assert position(page, 1) == before
+    mark(page, LEFT_EAR)  # of images that the worker never had
 
 
 def test_the_page_fits_a_phone_and_works_by_touch(try_page):

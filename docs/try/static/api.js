@@ -26,6 +26,7 @@ const photos = new Map(); // by name, fetched ahead so that the examples also wo
 const unanswered = new Map(); // by id of the message: the functions that settle its promise
 const worker = startWorker();
 let limits;
+let threshold;
 let lastId = 0;
 
 /** Start the worker from a blob, because only then the page's content security policy holds in it too. */
@@ -63,6 +64,7 @@ function showProgress(progress) {
 export async function listModels() {
   const settings = await ask("start");
   limits = settings.limits;
+  threshold = settings.calibration.threshold;
   for (const name of Object.values(EXAMPLES).flat()) photos.set(name, fetchPhoto(name));
   return { models: [{ name: settings.name }], limits };
 }
@@ -129,7 +131,7 @@ export async function removeImage(id) {
 
 export async function matchPair({ source, target, points, model }) {
   [source, target].forEach(imageOf);
-  return { model, matches: await ask("match", { source, target, points }) };
+  return { model, threshold, matches: await ask("match", { source, target, points }) };
 }
 
 export async function drawPair({ source, target, matches }) {
