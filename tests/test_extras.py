@@ -100,7 +100,7 @@ VERBS = {
     ],
     "train": [["train", "--dataset", "spair", "--out", "run"]],
     "export": [["export", "--onnx", "out.onnx"]],
-    "web": [["serve"]],
+    "web": [["serve"], ["review", "."]],
     "scale": [
         ["features", ".", "--out", "out"],
         ["propagate", "a.png", ".", "--points-file", "points.json", "--out", "out", "--engine", "ray"],

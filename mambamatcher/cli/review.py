@@ -8,7 +8,7 @@ import typer
 from mambamatcher.cli.engine_options import Device
 from mambamatcher.cli.model_options import Model
 from mambamatcher.cli.serve import Host, HostName, Port, Token, check_access, listen, page_address
-from mambamatcher.errors import InputError
+from mambamatcher.extras import naming_extra
 
 
 def review(
@@ -33,13 +33,11 @@ def review(
     from mambamatcher.cli.match import load_matcher
     from mambamatcher.tools.reviewing import ReviewedRun, read_skeleton
 
-    try:
+    with naming_extra("web"):
         from mambamatcher.web.connections import limited_server
         from mambamatcher.web.review import Review
         from mambamatcher.web.server import create_app
         from mambamatcher.web.state import Settings
-    except ModuleNotFoundError as error:
-        raise InputError(f"{error.name} is missing; install it with: pip install 'mambamatcher[web]'") from error
 
     run = ReviewedRun(out)
     reviewed = Review(run, [] if skeleton is None else read_skeleton(skeleton))
