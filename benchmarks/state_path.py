@@ -12,7 +12,6 @@ smallest, median and largest mean over a pair and writes benchmarks/results/pape
 
 import argparse
 import json
-from copy import deepcopy
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +20,7 @@ import torch
 from mambamatcher.datasets.benchmarks import read_pairs
 from mambamatcher.io.images import load_image, resize_square, to_bytes
 from mambamatcher.model.checkpoint import load_pretrained
-from mambamatcher.model.layers.mamba import Mamba
+from mambamatcher.model.correlation.similarity_scan import without_state
 from mambamatcher.model.mambamatcher import MambaMatcher
 
 DATASET, SPLIT = "voc", "selection"
@@ -57,16 +56,6 @@ def main() -> None:
     }
     print(json.dumps(result, indent=1))
     arguments.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-
-
-@torch.no_grad()
-def without_state(model: MambaMatcher) -> MambaMatcher:
-    """Return a copy whose Mamba blocks read nothing from their state: C = 0, so that y = D u."""
-    copy = deepcopy(model)
-    for block in copy.correlation.modules():
-        if isinstance(block, Mamba):
-            block.x_proj.weight[block.rank + block.state :] = 0.0
-    return copy
 
 
 def row_deviation(refined: torch.Tensor, model: MambaMatcher) -> float:

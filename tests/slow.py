@@ -52,7 +52,9 @@ def causal_conv(layer, inner: np.ndarray) -> np.ndarray:
     return out
 
 
-def state_recurrence(block, inputs: np.ndarray, direction: np.ndarray | None = None) -> np.ndarray:
+def state_recurrence(
+    block, inputs: np.ndarray, direction: np.ndarray | None = None, steering: np.ndarray | None = None
+) -> np.ndarray:
     """The state recurrence, a step and a channel at a time; `inputs` is (length, channel)."""
     length, channels = inputs.shape
     A, D = -np.exp(numpy(block.A_log)), numpy(block.D)
@@ -60,7 +62,7 @@ def state_recurrence(block, inputs: np.ndarray, direction: np.ndarray | None = N
     out = np.zeros((length, channels))
     for t in range(length):
         u = inputs[t]
-        projected = linear(block.x_proj, u)
+        projected = linear(block.x_proj, u) + (0 if steering is None else steering[t])
         low, B, C = np.split(projected, [block.rank, block.rank + block.state])
         if direction is not None:
             B = B + numpy(block.direction_B)[direction[t]]
@@ -71,16 +73,18 @@ def state_recurrence(block, inputs: np.ndarray, direction: np.ndarray | None = N
     return out
 
 
-def mamba(block, tokens: np.ndarray) -> np.ndarray:
+def mamba(block, tokens: np.ndarray, steering: np.ndarray | None = None) -> np.ndarray:
     inner, gate = np.split(linear(block.in_proj, tokens), 2, axis=-1)
     u = silu(causal_conv(block.conv1d, inner))
-    return linear(block.out_proj, state_recurrence(block, u) * silu(gate))
+    y = state_recurrence(block, u, steering=steering) if block.state else numpy(block.D) * u
+    return linear(block.out_proj, y * silu(gate))
 
 
-def ordered_scan(scan, tokens: np.ndarray, orders: list[list[int]]) -> np.ndarray:
+def ordered_scan(scan, tokens: np.ndarray, orders: list[list[int]], places: np.ndarray | None = None) -> np.ndarray:
     total = np.zeros_like(tokens)
-    for block, order in zip(scan.blocks, orders, strict=True):
-        scanned = mamba(block, tokens[order])
+    for index, (block, order) in enumerate(zip(scan.blocks, orders, strict=True)):
+        steering = None if places is None else linear(scan.steering[index], places[order])
+        scanned = mamba(block, tokens[order], steering)
         for place, position in enumerate(order):
             total[position] += scanned[place]
     return total

@@ -26,6 +26,12 @@ SCAN_SETTINGS: dict[str, tuple] = {
     "norm": (False, True),
     "residual": (False, True),
 }
+LATER_SETTINGS = {
+    "layer_scale": None,
+    "standardize": False,
+    "steered": False,
+    "scope": "pair",
+}  # older models lack them
 DISCRETIZATIONS = ("euler", "zoh")
 BLOCK = "correlation.scans.0.blocks.0."
 
@@ -73,6 +79,8 @@ def check_supported(config: dict[str, Any]) -> None:
         elif kind == SCAN:
             given = {name: correlation[name] for name in SCAN_SETTINGS}
             refused = [name for name, value in given.items() if value not in SCAN_SETTINGS[name]]
+            given |= {name: correlation.get(name, value) for name, value in LATER_SETTINGS.items()}
+            refused += [name for name, value in LATER_SETTINGS.items() if given[name] != value]
             if refused:
                 problem = f"{kind!r} with {refused[0]}={given[refused[0]]!r}"
             elif correlation["mamba"]["discretization"] not in DISCRETIZATIONS:

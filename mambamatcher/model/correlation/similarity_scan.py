@@ -1,8 +1,12 @@
 """The similarity-aware selective scan: a Mamba block over all scores, highest first (Sec. 4.2)."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
+from math import prod
+from typing import Literal, TypeVar
 
+import torch
 from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -20,8 +24,8 @@ from mambamatcher.model.correlation.base import (
 )
 from mambamatcher.model.layers.execution import may_use_cpu_kernels
 from mambamatcher.model.layers.grid_scans import OrderedScan
-from mambamatcher.model.layers.mamba import MambaSettings
-from mambamatcher.model.layers.positional import POSITIONAL_ENCODINGS
+from mambamatcher.model.layers.mamba import MambaSettings, SelectiveBlock
+from mambamatcher.model.layers.positional import POSITIONAL_ENCODINGS, match_coordinates
 from mambamatcher.model.layers.scan_orders import MAX_ORDERS, SCAN_ORDERS
 from mambamatcher.registry import Registry
 
@@ -29,6 +33,15 @@ Sequence = Float[Tensor, "batch position level"]
 Similarity = Float[Tensor, "batch position"]
 
 PAPER_BLOCK = MambaSettings(state=16, conv=4, expand=3)
+DEVIATION = 1e-6  # least standard deviation of a level, for a map of equal scores
+Module = TypeVar("Module", bound=nn.Module)
+
+# What one scan runs over: all scores of a pair, those of one source position, or those of one target position
+SCOPES = {
+    "pair": "b (hs ws ht wt) level",
+    "source": "(b hs ws) (ht wt) level",
+    "target": "(b ht wt) (hs ws) level",
+}
 
 # The similarity by which the correlation sequence is sorted (App. "layers used for sorting")
 SORT_KEYS: Registry[Callable[[Sequence], Similarity]] = Registry("sort key")
@@ -59,11 +72,20 @@ class SimilarityScan(CorrelationAggregator):
         super().__init__()
         self.sort_key = SORT_KEYS[config.sort_key]
         self.orders = [SCAN_ORDERS[name] for name in config.orders]
+        self.scope = config.scope
+        self.standardize = config.standardize
+        self.steered = config.steered
         self.residual = config.residual
         self.discretization = config.mamba.discretization
+        self.has_state = config.mamba.state > 0
         self.positional = POSITIONAL_ENCODINGS[config.positional](levels)
         self.norms = nn.ModuleList(nn.LayerNorm(levels) if config.norm else nn.Identity() for _ in range(config.depth))
-        self.scans = nn.ModuleList(OrderedScan(levels, len(self.orders), config.mamba) for _ in range(config.depth))
+        self.scans = nn.ModuleList(
+            OrderedScan(levels, len(self.orders), config.mamba, steered=config.steered) for _ in range(config.depth)
+        )
+        self.scales = nn.ParameterList(
+            nn.Parameter(torch.full((levels,), config.layer_scale)) for _ in range(config.depth) if config.layer_scale
+        )
         self.project = mean_of_levels(levels)
         if config.identity_start:
             for scan in self.scans.children():
@@ -72,8 +94,9 @@ class SimilarityScan(CorrelationAggregator):
 
     @property
     def can_be_fused(self) -> bool:
-        """Whether the whole refinement fits the fused CPU kernel, which supports a single scan."""
-        return len(self.scans) == len(self.orders) == 1
+        """Whether the whole refinement fits the fused CPU kernel, which supports a single scan over the pair."""
+        single = len(self.scans) == len(self.orders) == 1
+        return single and self.has_state and not self.steered and self.scope == "pair"
 
     def bytes_per_score(self, levels: int) -> int:
         """Estimate memory per score. The fused kernel needs the order, scratch space for sorting, and the score."""
@@ -82,16 +105,33 @@ class SimilarityScan(CorrelationAggregator):
     def forward(self, correlation: CorrelationMap) -> Refined:
         """Refine a correlation map."""
         shape = tuple(correlation.shape[2:])
-        sequence = rearrange(correlation, "b level hs ws ht wt -> b (hs ws ht wt) level")
+        pattern, sizes = SCOPES[self.scope], dict(zip(("hs", "ws", "ht", "wt"), shape, strict=True))
+        sequence = rearrange(correlation, f"b level hs ws ht wt -> {pattern}")
         similarity = self.sort_key(sequence).detach()
-        orders = [order(similarity, shape) for order in self.orders]
+        scanned_shape = {"pair": shape, "source": shape[2:], "target": shape[:2]}[self.scope]
+        orders = [order(similarity, scanned_shape) for order in self.orders]
         if self.can_be_fused and may_use_cpu_kernels(sequence):
-            return self._fused(sequence, self.positional(sequence, shape), orders[0]).unflatten(1, shape)
-        for norm, scan in zip(self.norms, self.scans, strict=True):
+            return self._fused(sequence, self._seen(sequence, shape), orders[0]).unflatten(1, shape)
+        coordinates = match_coordinates(shape, correlation) if self.steered else None
+        if coordinates is not None:
+            every = coordinates.expand(len(correlation), *coordinates.shape)
+            coordinates = rearrange(every, f"b hs ws ht wt level -> {pattern}")
+        for index, (norm, scan) in enumerate(zip(self.norms, self.scans, strict=True)):
             # The block sees positions, the residual does not: the projection would turn them into a bias of the scores.
-            scanned = scan(norm(self.positional(sequence, shape)), orders)
+            scanned = scan(norm(self._seen(sequence, shape)), orders, coordinates)
+            if len(self.scales):
+                scanned = scanned * self.scales[index]
             sequence = sequence + scanned if self.residual else scanned
-        return self.project(sequence).squeeze(-1).unflatten(1, shape)
+        return rearrange(self.project(sequence), f"{pattern} -> b hs ws ht wt level", **sizes).squeeze(-1)
+
+    def _seen(self, sequence: Sequence, shape: tuple[int, ...]) -> Sequence:
+        """Return what the block sees of a sequence."""
+        if self.standardize:
+            # of the whole pair in every scope: a row of scores without a match must not look like one that has one
+            pairs = sequence.reshape(-1, prod(shape), sequence.shape[-1])
+            mean, deviation = pairs.mean(dim=1, keepdim=True), pairs.std(dim=1, keepdim=True)
+            sequence = ((pairs - mean) / deviation.clamp(min=DEVIATION)).reshape(sequence.shape)
+        return self.positional(sequence, shape)
 
     def _fused(
         self, sequence: Sequence, seen: Sequence, order: Int[Tensor, "batch position"]
@@ -108,7 +148,10 @@ class SimilarityScan(CorrelationAggregator):
         head = Head(
             as_array(self.project.weight), as_array(self.project.bias), affine[0], affine[1], residual_in_kernel
         )
-        weights = block_weights(self.scans[0].get_submodule("blocks.0").state_dict())
+        block = self.scans[0].get_submodule("blocks.0").state_dict()
+        if len(self.scales):
+            block["out_proj.weight"] = self.scales[0].detach()[:, None] * block["out_proj.weight"]
+        weights = block_weights(block)
         refined = refine(seen, order, weights, head, self.discretization)
         if self.residual and not residual_in_kernel:
             refined = refined + (sequence @ self.project.weight.T).squeeze(-1)
@@ -129,6 +172,12 @@ class SimilarityScanAggregation(CorrelationConfig):
         norm: Whether each layer starts with a LayerNorm.
         residual: Whether each layer adds its input to its output.
         identity_start: Initialise the scan to add zero, so that it can be added to a model trained without it.
+        layer_scale: Start of a learnt factor per level of what each layer adds. A small one lets the scan start as
+            almost nothing and still learn at once, which `identity_start` does not.
+        standardize: Whether the blocks see each level with mean 0 and deviation 1 over the pair.
+        steered: Whether a learnt function of source position, target position and their displacement is added to Δ, B
+            and C. The state is then a learnt vote of earlier matches on later ones. Not in the paper.
+        scope: What one scan runs over: all scores of a pair as in the paper, or those of one source or target position.
         mamba: Sizes of the Mamba block.
     """
 
@@ -139,6 +188,10 @@ class SimilarityScanAggregation(CorrelationConfig):
     norm: bool = False
     residual: bool = True
     identity_start: bool = False
+    layer_scale: float | None = None
+    standardize: bool = False
+    steered: bool = False
+    scope: Literal["pair", "source", "target"] = "pair"
     mamba: MambaSettings = PAPER_BLOCK
 
     def __post_init__(self) -> None:
@@ -148,6 +201,15 @@ class SimilarityScanAggregation(CorrelationConfig):
         check_bounds("correlation", self, depth=(1, 64))
         if self.identity_start and not self.residual:
             raise ConfigError("correlation.identity_start needs a residual; set identity_start=false or residual=true")
+        if self.layer_scale is not None and not 0 < self.layer_scale <= 10:
+            raise ConfigError(f"correlation.layer_scale must be above 0 and at most 10, got {self.layer_scale}")
+        if self.scope != "pair" and self.positional != "none":
+            raise ConfigError(
+                f"correlation.positional={self.positional} is for scans over the pair; set scope=pair, or steered=true "
+                f"with positional=none"
+            )
+        if self.steered and not self.mamba.state:
+            raise ConfigError("correlation.steered=true needs a state; set mamba.state above 0 or steered=false")
         for registry, names in (
             (SCAN_ORDERS, self.orders),
             (SORT_KEYS, [self.sort_key]),
@@ -159,3 +221,19 @@ class SimilarityScanAggregation(CorrelationConfig):
     def build(self, levels: int) -> SimilarityScan:
         """Build the aggregator."""
         return SimilarityScan(levels, self)
+
+
+@torch.no_grad()
+def without_state(module: Module) -> Module:
+    """Return a copy whose scans read nothing from their state: C = 0, so that y = D u.
+
+    What the copy's scores lack is what the state, and so the order of the scan, contributes.
+    """
+    copy = deepcopy(module)
+    for scan in copy.modules():
+        if isinstance(scan, OrderedScan):
+            for index, block in enumerate(scan.blocks):
+                assert isinstance(block, SelectiveBlock)
+                for projection in (block.x_proj, *scan.steering[index : index + 1]):
+                    projection.get_parameter("weight")[block.rank + block.state :] = 0.0
+    return copy

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from mambamatcher.model.layers.mamba import Mamba, MambaSettings, SelectiveBlock
+from mambamatcher.model.layers.positional import MATCH_COORDINATES
 from mambamatcher.model.layers.scan_orders import directions, invert, snake, take
 
 Shape = tuple[int, ...]
@@ -18,16 +19,35 @@ Tokens = Float[Tensor, "batch position width"]
 
 
 class OrderedScan(nn.Module):
-    """One Mamba block per order. Each output is brought back to the original order, then all are summed."""
+    """One Mamba block per order. Each output is brought back to the original order, then all are summed.
 
-    def __init__(self, width: int, orders: int, settings: MambaSettings) -> None:
+    Args:
+        width: Channels of the sequence.
+        orders: Number of orders.
+        settings: Sizes of the blocks.
+        steered: Whether each block gets a projection of match coordinates to its Δ, B and C.
+    """
+
+    def __init__(self, width: int, orders: int, settings: MambaSettings, *, steered: bool = False) -> None:
         super().__init__()
-        self.blocks = nn.ModuleList(Mamba(width, settings) for _ in range(orders))
+        blocks = [Mamba(width, settings) for _ in range(orders)]
+        self.blocks = nn.ModuleList(blocks)
+        self.steering = nn.ModuleList(
+            nn.Linear(MATCH_COORDINATES, block.rank + 2 * block.state, bias=False) for block in blocks if steered
+        )
 
-    def forward(self, sequence: Tokens, orders: Sequence[Tensor]) -> Tokens:
+    def forward(
+        self,
+        sequence: Tokens,
+        orders: Sequence[Tensor],
+        coordinates: Float[Tensor, "batch position coordinate"] | None = None,
+    ) -> Tokens:
         """Scan the sequence once along each order."""
-        scanned = (take(block(take(sequence, o)), invert(o)) for block, o in zip(self.blocks, orders, strict=True))
-        return sum(scanned, start=torch.zeros((), device=sequence.device))
+        total = torch.zeros((), device=sequence.device)
+        for index, (block, order) in enumerate(zip(self.blocks, orders, strict=True)):
+            steering = None if coordinates is None else take(self.steering[index](coordinates), order)
+            total = total + take(block(take(sequence, order), steering), invert(order))
+        return total
 
 
 class SnakeScan(SelectiveBlock):

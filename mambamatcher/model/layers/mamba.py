@@ -9,6 +9,7 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from mambamatcher.errors import ConfigError
 from mambamatcher.model.config import check_bounds
 from mambamatcher.ops.selective_scan import DISCRETIZATIONS, selective_scan
 from mambamatcher.registry import unknown
@@ -19,11 +20,14 @@ class MambaSettings:
     """Sizes of a Mamba block, named after mamba_ssm's arguments.
 
     Attributes:
-        state: Size of the state per channel (`d_state`).
+        state: Size of the state per channel (`d_state`). 0 leaves the gated network without its scan: with `conv` of 1
+            it treats every position alone, a control experiment for the scan.
         conv: Kernel size of the causal convolution (`d_conv`).
         expand: Inner channels per input channel (`expand`).
         rank: Rank of the projection to Δ (`dt_rank`); None means width / 16, rounded up.
         discretization: How A and B become discrete: "euler" as in mamba_ssm, or "zoh" as printed in the papers.
+        delta: Range in which Δ starts, log-uniformly. The defaults are mamba_ssm's, for sequences of thousands; the
+            state of a channel remembers about 1 / Δ positions.
     """
 
     state: int = 16
@@ -31,9 +35,12 @@ class MambaSettings:
     expand: int = 2
     rank: int | None = None
     discretization: str = "euler"
+    delta: tuple[float, ...] = (1e-3, 1e-1)
 
     def __post_init__(self) -> None:
-        check_bounds("mamba", self, state=(1, 256), conv=(1, 64), expand=(1, 16), rank=(1, 1024))
+        check_bounds("mamba", self, state=(0, 256), conv=(1, 64), expand=(1, 16), rank=(1, 1024))
+        if len(self.delta) != 2 or not 0 < self.delta[0] < self.delta[1] <= 1:
+            raise ConfigError(f"mamba.delta must be two rising numbers above 0 and up to 1, got {list(self.delta)}")
         if self.discretization not in DISCRETIZATIONS:
             raise unknown("discretization", self.discretization, DISCRETIZATIONS)
 
@@ -56,25 +63,23 @@ class SelectiveBlock(nn.Module):
         self.discretization = settings.discretization
         self.in_proj = nn.Linear(width, 2 * inner, bias=False)
         self.add_convolution(inner, settings)
-        self.x_proj = nn.Linear(inner, self.rank + 2 * settings.state, bias=False)
-        self.dt_proj = nn.Linear(self.rank, inner)
-        self.A_log = nn.Parameter(torch.empty(inner, settings.state))
+        if self.state:
+            self.x_proj = nn.Linear(inner, self.rank + 2 * settings.state, bias=False)
+            self.dt_proj = nn.Linear(self.rank, inner)
+            self.A_log = nn.Parameter(torch.empty(inner, settings.state))
         self.D = nn.Parameter(torch.ones(inner))
         self.out_proj = nn.Linear(inner, width, bias=False)
-        if not self.A_log.is_meta:  # initialising meta tensors does nothing but imports the compiler
-            self._initialise()
+        if self.state and not self.D.is_meta:  # initialising meta tensors does nothing but imports the compiler
+            self._initialise(*settings.delta)
 
     def add_convolution(self, inner: int, settings: MambaSettings) -> None:
         """Create the convolution of the inner channels."""
         raise NotImplementedError
 
-    def _initialise(self) -> None:
+    def _initialise(self, low: float, high: float) -> None:
+        """Initialise A as mamba_ssm does, and the bias so that Δ after the softplus is log-uniform in [low, high]."""
         with torch.no_grad():
             self.A_log.copy_(torch.arange(1.0, self.state + 1).log())
-        self._initialise_delta()
-
-    def _initialise_delta(self, low: float = 1e-3, high: float = 1e-1) -> None:
-        """Initialise the bias so that Δ after the softplus is log-uniform in [low, high], as in mamba_ssm."""
         bound = self.rank**-0.5
         nn.init.uniform_(self.dt_proj.weight, -bound, bound)
         delta = torch.empty_like(self.dt_proj.bias).uniform_(math.log(low), math.log(high)).exp()
@@ -86,6 +91,7 @@ class SelectiveBlock(nn.Module):
         u: Float[Tensor, "batch inner position"],
         gate: Float[Tensor, "batch inner position"] | None = None,
         added_B: Float[Tensor, "state position"] | None = None,
+        steering: Float[Tensor, "batch position parameter"] | None = None,
     ) -> Float[Tensor, "batch inner position"]:
         """Scan the convolved channels, with Δ, B and C computed from them.
 
@@ -93,8 +99,15 @@ class SelectiveBlock(nn.Module):
             u: Inner channels after the convolution and its activation.
             gate: Projected gate; None returns the ungated output.
             added_B: Added to B at each position.
+            steering: Added to the projections to Δ, B and C at each position.
         """
-        delta, B, C = self.x_proj(rearrange(u, "b d l -> b l d")).split([self.rank, self.state, self.state], dim=-1)
+        if not self.state:
+            passed = u * self.D[:, None]
+            return passed if gate is None else passed * F.silu(gate)
+        parameters = self.x_proj(rearrange(u, "b d l -> b l d"))
+        if steering is not None:
+            parameters = parameters + steering
+        delta, B, C = parameters.split([self.rank, self.state, self.state], dim=-1)
         B = rearrange(B, "b l n -> b n l")
         y = selective_scan(
             u,
@@ -121,8 +134,12 @@ class Mamba(SelectiveBlock):
         """Create the causal convolution."""
         self.conv1d = nn.Conv1d(inner, inner, settings.conv, groups=inner, padding=settings.conv - 1)
 
-    def forward(self, sequence: Float[Tensor, "batch position width"]) -> Float[Tensor, "batch position width"]:
-        """Scan the sequence from the first position to the last."""
+    def forward(
+        self,
+        sequence: Float[Tensor, "batch position width"],
+        steering: Float[Tensor, "batch position parameter"] | None = None,
+    ) -> Float[Tensor, "batch position width"]:
+        """Scan the sequence from the first position to the last; see `scan` for `steering`."""
         inner, gate = rearrange(self.in_proj(sequence), "b l (two d) -> two b d l", two=2)
         u = F.silu(self.conv1d(inner)[..., : sequence.shape[1]])
-        return self.out_proj(rearrange(self.scan(u, gate), "b d l -> b l d"))
+        return self.out_proj(rearrange(self.scan(u, gate, steering=steering), "b d l -> b l d"))

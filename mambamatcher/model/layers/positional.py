@@ -11,6 +11,8 @@ from mambamatcher.model.geometry import axis_centres
 from mambamatcher.registry import Registry
 
 Shape = tuple[int, ...]
+WAVES = (1, 2)  # half periods of the match coordinates per unit
+MATCH_COORDINATES = 6 * (1 + 2 * len(WAVES))
 
 POSITIONAL_ENCODINGS: Registry[Callable[[int], nn.Module]] = Registry("positional encoding")
 
@@ -78,3 +80,20 @@ class LearnableEncoding(AxisEncoding):
     def table(self, axis: int, count: int, like: Tensor) -> Float[Tensor, "count channel"]:
         """Return the vectors of this axis, interpolated to `count` coordinates."""
         return F.interpolate(self.tables[axis : axis + 1], count, mode="linear", align_corners=False)[0].T
+
+
+def match_coordinates(shape: Shape, like: Tensor) -> Float[Tensor, "hs ws ht wt coordinate"]:
+    """Return source position, target position and displacement of every match, in the unit frame, and waves of them.
+
+    Args:
+        shape: Size of the correlation map: hs, ws, ht, wt.
+        like: Gives dtype and device.
+    """
+    centres = [axis_centres(count, like.device).to(like.dtype) for count in shape]
+    source_y, source_x, target_y, target_x = torch.meshgrid(*centres, indexing="ij")
+    plain = torch.stack(
+        [source_x, source_y, target_x, target_y, target_x - source_x, target_y - source_y],
+        dim=-1,
+    )
+    waves = [wave(torch.pi * turns * plain) for turns in WAVES for wave in (torch.sin, torch.cos)]
+    return torch.cat([plain, *waves], dim=-1)

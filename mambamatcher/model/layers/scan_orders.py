@@ -14,12 +14,15 @@ Shape = tuple[int, ...]
 Order = Int[Tensor, "batch position"]
 Similarity = Float[Tensor, "batch position"]
 
+MANY = 16  # sequences; fewer and longer ones are reordered faster one by one
 MAX_ORDERS = 16  # of one layer; each has a block of its own
 SCAN_ORDERS: Registry[Callable[[Similarity, Shape], Order]] = Registry("scan order")
 
 
 def take(sequence: Float[Tensor, "batch position channel"], order: Order) -> Float[Tensor, "batch position channel"]:
     """Reorder the positions of each sequence; `invert(order)` undoes it."""
+    if len(sequence) > MANY:
+        return torch.take_along_dim(sequence, order[..., None], dim=1)
     return torch.stack([each[index] for each, index in zip(sequence, order, strict=True)])
 
 

@@ -10,7 +10,7 @@ from mambamatcher.model.correlation import (
     FastFormerAggregation,
     SimilarityScanAggregation,
 )
-from mambamatcher.model.correlation.similarity_scan import SORT_KEYS
+from mambamatcher.model.correlation.similarity_scan import SORT_KEYS, without_state
 from mambamatcher.model.layers.mamba import MambaSettings
 from mambamatcher.model.layers.positional import POSITIONAL_ENCODINGS
 from mambamatcher.model.layers.scan_orders import SCAN_ORDERS
@@ -40,6 +40,12 @@ ROWS = {
     "norm": scan(norm=True),
     "norm and positions, depth 2": scan(norm=True, positional="sinusoidal", depth=2),
     "no residual, depth 2": scan(residual=False, depth=2),
+    "layer scale": scan(layer_scale=0.5, depth=2),
+    "standardized": scan(standardize=True),
+    "steered by positions": scan(steered=True, orders=("descending", "ascending")),
+    "rows": scan(scope="source"),
+    "columns, steered, standardized": scan(scope="target", steered=True, standardize=True),
+    "no state": SimilarityScanAggregation(mamba=MambaSettings(state=0, conv=1)),
 }
 
 
@@ -53,7 +59,9 @@ def build(config):
     torch.manual_seed(1)
     module = config.build(LEVELS).double()
     for name, parameter in module.named_parameters():
-        if name.startswith("project") or "direction_B" in name:  # initial values are symmetric and would hide errors
+        if (
+            name.startswith(("project", "scales")) or "direction_B" in name
+        ):  # initial values are symmetric and would hide errors
             torch.nn.init.normal_(parameter)
     return module
 
@@ -106,10 +114,10 @@ def slow_plain_mamba(module, maps, config):
     return slow.linear(module.project, tokens + slow.snake_scan(module.scan, tokens, GRIDS)).reshape(GRIDS)
 
 
-def slow_order(name, similarity):
+def slow_order(name, similarity, shape):
     if name == "random":  # any permutation is valid, so use the module's own
-        return SCAN_ORDERS[name](torch.zeros(1, len(similarity)), GRIDS)[0].tolist()
-    return slow.scan_order(name, similarity, GRIDS)
+        return SCAN_ORDERS[name](torch.zeros(1, len(similarity)), shape)[0].tolist()
+    return slow.scan_order(name, similarity, shape)
 
 
 def slow_positions(module, tokens, name):
@@ -130,14 +138,43 @@ def slow_positions(module, tokens, name):
     return tokens
 
 
+def slow_coordinates(place):
+    centre = [(coordinate + 0.5) * 2 / count - 1 for coordinate, count in zip(place, GRIDS, strict=True)]
+    (source_y, source_x), (target_y, target_x) = centre[:2], centre[2:]
+    plain = [source_x, source_y, target_x, target_y, target_x - source_x, target_y - source_y]
+    waves = [wave(np.pi * turns * each) for turns in (1, 2) for wave in (np.sin, np.cos) for each in plain]
+    return plain + waves
+
+
+def slow_sequences(scope):
+    """List the positions of each sequence that is scanned alone."""
+    places = list(np.ndindex(*GRIDS))
+    parts = {"pair": lambda place: 0, "source": lambda place: place[:2], "target": lambda place: place[2:]}
+    groups = {}
+    for position, place in enumerate(places):
+        groups.setdefault(parts[scope](place), []).append(position)
+    return list(groups.values())
+
+
 def slow_similarity_scan(module, maps, config):
     tokens = sequence_of(maps)
     similarity = {"last": tokens[:, -1], "penultimate": tokens[:, -2], "mean": tokens.mean(1)}[config.sort_key]
-    orders = [slow_order(name, np.round(similarity, 9)) for name in config.orders]
-    for norm, layer in zip(module.norms, module.scans, strict=True):
-        seen = slow_positions(module, tokens, config.positional)
+    similarity = np.round(similarity, 9)
+    places = np.array([slow_coordinates(place) for place in np.ndindex(*GRIDS)]) if config.steered else None
+    for index, (norm, layer) in enumerate(zip(module.norms, module.scans, strict=True)):
+        seen = tokens
+        if config.standardize:
+            seen = (tokens - tokens.mean(0)) / tokens.std(0, ddof=1).clip(1e-6)
+        seen = slow_positions(module, seen, config.positional)
         seen = slow.layer_norm(norm, seen) if config.norm else seen
-        scanned = slow.ordered_scan(layer, seen, orders)
+        scanned = np.zeros_like(tokens)
+        for sequence in slow_sequences(config.scope):
+            shape = {"pair": GRIDS, "source": GRIDS[2:], "target": GRIDS[:2]}[config.scope]
+            orders = [slow_order(name, similarity[sequence], shape) for name in config.orders]
+            own = None if places is None else places[sequence]
+            scanned[sequence] = slow.ordered_scan(layer, seen[sequence], orders, own)
+        if config.layer_scale:
+            scanned = scanned * slow.numpy(module.scales[index])
         tokens = tokens + scanned if config.residual else scanned
     return slow.linear(module.project, tokens).reshape(GRIDS)
 
@@ -221,8 +258,38 @@ def test_positions_reach_the_block_and_never_the_projection(positional, inferenc
         (lambda: scan(sort_key="lats"), "Did you mean 'last'"),
         (lambda: scan(positional="sinus"), "Did you mean 'sinusoidal'"),
         (lambda: scan(depth=0), "depth"),
+        (lambda: scan(layer_scale=0.0), "layer_scale"),
+        (lambda: scan(scope="source", positional="learnable"), "scope=pair"),
+        (lambda: SimilarityScanAggregation(mamba=MambaSettings(state=0), steered=True), "needs a state"),
     ],
 )
 def test_impossible_choices_are_refused(wrong, says):
     with pytest.raises(ConfigError, match=says):
         wrong()
+
+
+def permuted(maps: torch.Tensor, sources: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Exchange the source positions among each other, and the target positions."""
+    flat = maps.flatten(-4, -3).flatten(-2)
+    return flat[..., sources, :][..., targets].reshape(maps.shape)
+
+
+@pytest.mark.parametrize(("steered", "equivariant"), [(False, True), (True, False)])
+def test_only_a_steered_scan_knows_where_a_match_lies(steered, equivariant):
+    """Sorted by distinct similarities, a scan without positions commutes with every exchange of positions."""
+    module = build(scan(steered=steered))
+    maps = torch.rand(1, LEVELS, *GRIDS, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
+    sources, targets = torch.randperm(6), torch.randperm(20).flip(0)
+    same = torch.equal(module(permuted(maps, sources, targets)), permuted(module(maps), sources, targets))
+    assert same == equivariant
+
+
+@pytest.mark.parametrize("steered", [False, True])
+def test_a_scan_without_its_state_is_pointwise_but_for_the_convolution(steered):
+    config = SimilarityScanAggregation(mamba=MambaSettings(state=4, conv=1), steered=steered)
+    module = without_state(build(config))
+    maps = correlation().double()
+    changed = maps.clone()
+    changed[..., 0] += 0.25
+    assert_close(module(changed)[..., 1:], module(maps)[..., 1:])
+    assert not torch.allclose(build(config)(changed)[..., 1:], build(config)(maps)[..., 1:])

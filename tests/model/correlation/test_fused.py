@@ -15,6 +15,11 @@ VARIANTS = {
     "norm": {"norm": True},
     "no residual": {"residual": False},
     "zero-order hold": {"mamba": MambaSettings(state=3, expand=2, discretization="zoh")},
+    "layer scale": {"layer_scale": 0.5},
+    "standardized": {"standardize": True},
+    "rows, not fused": {"scope": "source"},
+    "steered, not fused": {"steered": True},
+    "no state, not fused": {"mamba": MambaSettings(state=0)},
     "two blocks, not fused": {"depth": 2},
     "two orders, not fused": {"orders": ("raster", "reverse_raster")},
 }

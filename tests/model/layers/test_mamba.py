@@ -53,11 +53,19 @@ def test_delta_starts_in_mambas_range():
     assert delta.max() <= 1.001e-1
 
 
+def test_delta_can_start_small_enough_to_remember_a_whole_map():
+    block = Mamba(64, MambaSettings(delta=(1 / 65_536, 0.1)))
+    delta = torch.nn.functional.softplus(block.dt_proj.bias)
+    assert delta.min() < 1e-3
+    assert delta.min() >= 0.999 / 65_536
+
+
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"state": 0}, "mamba.state"),
+        ({"state": -1}, "mamba.state"),
         ({"expand": 0}, "mamba.expand"),
+        ({"delta": (0.1, 0.01)}, "two rising numbers"),
         ({"discretization": "eulr"}, "Did you mean 'euler'"),
     ],
 )
