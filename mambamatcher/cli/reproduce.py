@@ -22,7 +22,11 @@ def reproduce(
     ] = None,
     split: Annotated[str, typer.Option(help="Split to evaluate on.")] = "test",
     base: Annotated[
-        str, typer.Option(help="What trained rows start from: embedded (the shipped model lite), or paper (DINOv2).")
+        str,
+        typer.Option(
+            help="What trained rows start from: embedded (the shipped model lite), vit-s (the paper's levels on the "
+            "backbone of the shipped model default), or paper (DINOv2)."
+        ),
     ] = "embedded",
     limit: Annotated[int | None, typer.Option(min=1, help="Evaluate only the first LIMIT pairs.")] = None,
     finished: Annotated[bool, typer.Option("--finished", help="Train nothing, show the finished rows.")] = False,

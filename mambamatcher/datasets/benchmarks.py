@@ -94,7 +94,7 @@ DATASETS.register("pf-willow")(
 DATASETS.register("voc-keypoints")(
     Benchmark(
         parse=read_voc_keypoints,
-        splits={"trn": PAIRS["trn"], "selection": None, "trn-seen": PAIRS["trn-seen"], "selection-unseen": None},
+        splits={**PAIRS, "selection": None, "selection-unseen": None, "trn-small": None},
         folders=("VOC2011-keypoints",),
         get=_VOC_GET,
     )

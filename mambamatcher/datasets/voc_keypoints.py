@@ -3,6 +3,8 @@
 A tenth of the photos, chosen by a hash of their name, is held out. Pairs of `selection` are among held-out photos and
 pairs of `trn` among the others, in both folders alike, so that no object of a held-out photo is trained on.
 
+`trn-small` has the pairs among a quarter of the training photos, few enough to cache a backbone's features.
+
 To measure keypoints that a model was not trained on, `trn-seen` leaves out a third of each category's keypoint names,
 and `selection-unseen` contains only those.
 """
@@ -20,9 +22,10 @@ from mambamatcher.datasets.sampling import SHARED, by_category, sample_pairs
 from mambamatcher.errors import InputError
 
 FOLDERS = ("VOC2011-keypoints", "VOC2011-instances")
-PAIRS = {"trn": 60_000, "selection": 6_000, "trn-seen": 60_000, "selection-unseen": 6_000}
+PAIRS = {"trn": 60_000, "selection": 6_000, "trn-small": 60_000, "trn-seen": 60_000, "selection-unseen": 6_000}
 SEED = 0
 _HELD_OUT = 0.1
+_SMALL = 0.34  # photos whose hash lies below it and that are not held out are those of `trn-small`
 _UNSEEN_PART = 3  # one in three of a category's keypoint names
 
 
@@ -48,7 +51,9 @@ def voc_pairs(
     images = [image for folder in folders for image in read_images(folder, faults)]
     half, _, part = split.partition("-")
     kept = [image for image in images if held_out(photo(image.path)) == (half == "selection")]
-    if not part:
+    if part == "small":
+        kept = [image for image in kept if _digest(photo(image.path)) < _SMALL * 2**64]
+    if part in ("", "small"):
         return sample_pairs(by_category(kept), count or PAIRS[split], seed, _photo_of)
     unseen = unseen_names(by_category(images))
     shown = [_only(image, unseen[image.category], part == "unseen") for image in kept]

@@ -1,5 +1,6 @@
 """Train and evaluate the rows of a table. The result of a row is a file, and a finished row is never trained again."""
 
+import csv
 import json
 import time
 from collections.abc import Iterator, Sequence
@@ -19,15 +20,18 @@ from mambamatcher.io.tensor_store import TensorStore
 from mambamatcher.matching.matcher import Matcher
 from mambamatcher.model.checkpoint import load_pretrained
 from mambamatcher.model.config import to_dict
-from mambamatcher.paper.initialisation import write_initial_model
+from mambamatcher.model.saved import CONFIG, SHIPPED
+from mambamatcher.paper.initialisation import write_initial_model, write_untrained_levels
 from mambamatcher.paper.trained_rows import Base, TrainedRow
+from mambamatcher.training.callbacks import STATE_LOGITS
 from mambamatcher.training.data_module import TrainingPairs
-from mambamatcher.training.folder import RECIPE
+from mambamatcher.training.folder import MODEL, RECIPE
 from mambamatcher.training.recipe import Recipe
 from mambamatcher.training.run import Hardware, train
 
 ALPHAS = (0.05, 0.10, 0.15)
 VALIDATION_PAIRS = 20  # only to see in the log that a row learns; no weights are selected by it
+LEVELS = "levels"  # folder of the run that trains the features of all rows
 CACHE_BYTES = 2 * 2**30  # of memory, enough for the features of all images of a split
 Outcome = dict[str, Any]
 
@@ -62,6 +66,7 @@ def train_rows(rows: Sequence[TrainedRow], ablation: Ablation) -> None:
         train=read_pairs(*ablation.base.training, ablation.root, check_images=False).pairs,
         validation=read_pairs(*ablation.base.evaluations[0], ablation.root).pairs[:VALIDATION_PAIRS],
     )
+    _train_levels(pairs, ablation)
     in_progress = [each for each in missing if not _train_row(*each, pairs, ablation, wait=False)]
     for row, seed in in_progress:
         _train_row(row, seed, pairs, ablation, wait=True)
@@ -91,6 +96,30 @@ def _path(row: TrainedRow, seed: int, ablation: Ablation) -> Path:
     return ablation.results / f"{row.key}-seed{seed}.json"
 
 
+def _train_levels(pairs: TrainingPairs, ablation: Ablation) -> None:
+    """Train the features that all rows of a base share, unless that is done."""
+    base, folder = ablation.base, ablation.runs / LEVELS
+    if base.levels is None:
+        return
+    assert base.shipped is not None
+    folder.mkdir(parents=True, exist_ok=True)
+    with _claim(folder / "lock", wait=True):
+        if (folder / MODEL / CONFIG).exists():
+            return
+        initial, resume = folder / "initial", (folder / RECIPE).exists()
+        if not resume:
+            write_untrained_levels(base.levels.model, initial, SHIPPED[base.shipped], pairs.train)
+        _share_features(folder / "features", ablation.runs / "features")
+        train(replace(base.levels, start=str(initial)), pairs, folder, Hardware(), resume=resume)
+
+
+def _initial_model(ablation: Ablation) -> Path | None:
+    """Return the folder of the model that rows are initialised from."""
+    if ablation.base.levels is not None:
+        return ablation.runs / LEVELS / MODEL
+    return None if ablation.base.shipped is None else SHIPPED[ablation.base.shipped]
+
+
 def _train_row(row: TrainedRow, seed: int, pairs: TrainingPairs, ablation: Ablation, *, wait: bool) -> bool:
     """Train a row unless it is finished. Return false if another process is training it and `wait` is false."""
     path, folder = _path(row, seed, ablation), ablation.runs / f"{row.key}-seed{seed}"
@@ -118,10 +147,11 @@ def _claim(path: Path, wait: bool) -> Iterator[bool]:
 def _train_and_evaluate(row: TrainedRow, seed: int, pairs: TrainingPairs, folder: Path, ablation: Ablation) -> Outcome:
     base, started = ablation.base, time.process_time()
     recipe = base.configured(row, seed, ablation.steps)
-    if base.embedded:
+    trained_before = _initial_model(ablation)
+    if trained_before is not None:
         initial = folder / "initial"
-        recipe = replace(recipe, start=str(initial))
-        write_initial_model(recipe.model, initial, seed, new_features=row.new_features)
+        recipe = replace(recipe, start=str(initial), freeze_features=base.trains_head_only(row))
+        write_initial_model(recipe.model, initial, seed, trained_before, new_features=row.new_features)
     if recipe.cache_gigabytes:
         _share_features(folder / "features", ablation.runs / "features")
     model = train(recipe, pairs, folder, Hardware(), resume=(folder / RECIPE).exists())
@@ -139,11 +169,21 @@ def _train_and_evaluate(row: TrainedRow, seed: int, pairs: TrainingPairs, folder
         "base": base.name,
         "steps": ablation.steps,
         "limit": ablation.limit,
-        "recipe": to_dict(replace(recipe, start="the shipped model lite" if base.embedded else None)),
+        "recipe": to_dict(replace(recipe, start=base.shipped and f"the shipped model {base.shipped}")),
+        "state_logits": _last_logged(folder, STATE_LOGITS),
         # only of the process that finished the row
         "cpu_seconds": {"training": trained - started, "evaluation": time.process_time() - trained},
         "evaluations": reports,
     }
+
+
+def _last_logged(folder: Path, name: str) -> float | None:
+    """Return the last value of a metric of a run, if it was logged."""
+    values = []
+    for path in sorted((folder / "csv").glob("version_*/metrics.csv")):
+        with path.open(encoding="utf-8", newline="") as file:
+            values += [float(line[name]) for line in csv.DictReader(file) if line.get(name)]
+    return values[-1] if values else None
 
 
 def _share_features(own: Path, shared: Path) -> None:

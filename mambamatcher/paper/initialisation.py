@@ -1,49 +1,83 @@
-"""Initialisation of trained rows from the shipped model `lite`.
+"""Initialisation of trained rows from a model with a linear head, such as the shipped model `lite`.
 
-Every correlation aggregation is initialised to compute the same function: the weighted sum of levels that `lite`
-learnt. FastFormer computes it of the positive scores, because TransforMatcher clips scores at zero. All other
-differences between rows come from their own training.
+Every correlation aggregation is initialised to compute the same function: the weighted sum of levels that this model
+learnt. FastFormer computes it of the positive scores, because TransforMatcher clips scores at zero. A scan with a layer
+scale adds a little from the start, so that it learns at once. All other differences between rows come from their own
+training.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from torch import nn
 
+from mambamatcher.datasets.dataset import PairDataset
+from mambamatcher.datasets.records import Pair
 from mambamatcher.model.checkpoint import load_pretrained, save_pretrained
 from mambamatcher.model.correlation.conv4d import Conv4d, Conv4dAggregator
 from mambamatcher.model.correlation.fastformer import FastFormerAggregator
+from mambamatcher.model.correlation.noised import NoisedAggregator
+from mambamatcher.model.correlation.similarity_scan import SimilarityScan
 from mambamatcher.model.layers.fastformer import AdditiveAttention, FastFormerLayer
 from mambamatcher.model.layers.mamba import SelectiveBlock
 from mambamatcher.model.mambamatcher import MambaMatcher, ModelConfig
-from mambamatcher.model.saved import SHIPPED
+from mambamatcher.training.start import PAIRS, principal_projections
 
 
-def write_initial_model(config: ModelConfig, folder: Path, seed: int, *, new_features: bool) -> None:
+def write_initial_model(config: ModelConfig, folder: Path, seed: int, trained: Path, *, new_features: bool) -> None:
     """Save the initial model of a row.
 
     Args:
         config: Configuration of the row's model.
         folder: Where to save it.
-        seed: Seed of the parts that `lite` does not have.
-        new_features: Initialise the feature aggregation randomly instead of copying that of `lite`.
+        seed: Seed of the parts that the trained model does not have.
+        trained: Folder of a trained model with the same backbone and a linear head.
+        new_features: Initialise the feature aggregation randomly instead of copying that of the trained model.
     """
-    lite = load_pretrained(SHIPPED["lite"])
+    source = load_pretrained(trained)
     torch.manual_seed(seed)
     model = MambaMatcher(config)
-    model.backbone.load_state_dict(lite.backbone.state_dict())
+    _copy_backbone(source, model)
     if not new_features:
-        model.features.load_state_dict(lite.features.state_dict())
-    initialise_as_weighted_sum(model.correlation, lite.correlation.get_submodule("project"))
+        model.features.load_state_dict(source.features.state_dict())
+    project = source.correlation.get_submodule("project")
+    if project.get_parameter("weight").shape[1] == config.features.levels_after(len(model.backbone.level_channels)):
+        initialise_as_weighted_sum(model.correlation, project)
     save_pretrained(model, folder, overwrite=True)
+
+
+def write_untrained_levels(config: ModelConfig, folder: Path, trained: Path, pairs: Sequence[Pair]) -> None:
+    """Save a model with the backbone of a trained one and principal components as projections, to train its features.
+
+    Args:
+        config: Configuration of the model.
+        folder: Where to save it.
+        trained: Folder of the trained model.
+        pairs: Pairs whose images the components are computed from.
+    """
+    torch.manual_seed(0)
+    model = MambaMatcher(config)
+    _copy_backbone(load_pretrained(trained), model)
+    dataset = PairDataset(pairs[:PAIRS], config.side)
+    principal_projections(model.backbone, [dataset[index].source_image for index in range(len(dataset))])
+    save_pretrained(model, folder, overwrite=True)
+
+
+def _copy_backbone(source: MambaMatcher, model: MambaMatcher) -> None:
+    """Copy the network, and the projections if both models have the same ones."""
+    theirs, own = source.backbone.state_dict(), model.backbone.state_dict()
+    fits = {key for key, value in own.items() if key in theirs and theirs[key].shape == value.shape}
+    model.backbone.load_state_dict({key: theirs[key] if key in fits else value for key, value in own.items()})
 
 
 @torch.no_grad()
 def initialise_as_weighted_sum(aggregation: nn.Module, project: nn.Module) -> None:
     """Make an untrained aggregation compute the same as `project`, a linear layer from all levels to one."""
     weight, bias = project.get_parameter("weight"), project.get_parameter("bias")
+    is_scaled = isinstance(aggregation, SimilarityScan) and len(aggregation.scales) > 0
     for module in aggregation.modules():
-        if isinstance(module, SelectiveBlock):
+        if isinstance(module, SelectiveBlock) and not is_scaled:
             module.out_proj.weight.zero_()
         elif isinstance(module, AdditiveAttention):
             _set_zero(module.out)
@@ -59,7 +93,7 @@ def initialise_as_weighted_sum(aggregation: nn.Module, project: nn.Module) -> No
         aggregation.embed.bias[0] = bias[0]
         _set_zero(aggregation.project)
         aggregation.project.weight[0, 0] = 1.0
-    elif not isinstance(aggregation, Conv4dAggregator):
+    elif not isinstance(aggregation, Conv4dAggregator | NoisedAggregator):
         aggregation.get_submodule("project").load_state_dict(project.state_dict())
 
 

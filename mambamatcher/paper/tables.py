@@ -10,13 +10,13 @@ from mambamatcher.model.mambamatcher import MambaMatcher
 from mambamatcher.model.presets import paper
 from mambamatcher.model.saved import SHIPPED
 from mambamatcher.paper import costs, evaluated_rows, flops, requirements, trained_rows
-from mambamatcher.paper.ablations import Ablation, finished, train_rows
+from mambamatcher.paper.ablations import ALPHAS, Ablation, finished, train_rows
 from mambamatcher.paper.comparison import difference_line, outcome_rows
 from mambamatcher.paper.evaluated_rows import Evaluation
 from mambamatcher.paper.output import Row, TableResult
 from mambamatcher.paper.quoted import QUOTED_TABLES, QuotedTable
 from mambamatcher.paper.requirements import Requirement
-from mambamatcher.paper.trained_rows import Base, TrainedRow, base_of
+from mambamatcher.paper.trained_rows import BASES, Base, TrainedRow, base_of
 from mambamatcher.registry import Registry
 
 GRIDS = {420: 30, 560: 40, 700: 50}  # by image side, as in the paper's cost table
@@ -59,7 +59,7 @@ class ReproduceOptions:
     def ablation(self, base: Base) -> Ablation:
         """Return the settings that rows are trained with. Rows of another base are other rows of the same names."""
         assert self.budget is not None  # a requirement of every trained table
-        own = "" if base.embedded else base.name
+        own = "" if base.name == "embedded" else base.name
         return Ablation(
             base=base,
             steps=self.budget,
@@ -118,8 +118,16 @@ def _register(
     name: str,
     requires: Callable[[ReproduceOptions], Sequence[Requirement]],
     measure: Callable[[ReproduceOptions], tuple[list[Row], Sequence[str]]],
+    title: str | None = None,
 ) -> None:
-    TABLES.register(name)(PaperTable(quoted=QUOTED_TABLES[name], requirements=requires, measure=measure))
+    """Register a table of the paper or, with a title, one that the paper does not have."""
+    quoted = QUOTED_TABLES[name] if title is None else _unquoted(title)
+    TABLES.register(name)(PaperTable(quoted=quoted, requirements=requires, measure=measure))
+
+
+def _unquoted(title: str) -> QuotedTable:
+    alphas = tuple(f"PCK@{alpha:.2f}" for alpha in ALPHAS)
+    return QuotedTable(label="", title=title, protocol="", columns=alphas, headline=1, rows=())
 
 
 def _scored(dataset: str, options: ReproduceOptions) -> Requirement:
@@ -168,13 +176,18 @@ def _register_from_pf_pascal(name: str, dataset: str, measure: Callable[[Evaluat
 
 
 def _register_trained(
-    name: str, rows: Sequence[TrainedRow], *, only_base: str | None = None, full_set: bool = False
+    name: str,
+    rows: Sequence[TrainedRow],
+    *,
+    bases: Sequence[str] = BASES,
+    full_set: bool = False,
+    title: str | None = None,
 ) -> None:
-    """Register a table whose rows are trained; `full_set` as for `base_of`."""
+    """Register a table whose rows are trained; `full_set` as for `base_of`, `title` as for `_register`."""
 
     def requires(options: ReproduceOptions) -> list[Requirement]:
-        if only_base not in (None, options.base):
-            raise ConfigError(f"the table {name} is about DINOv2 and needs --base {only_base}, got {options.base}")
+        if options.base in BASES and options.base not in bases:
+            raise ConfigError(f"the table {name} needs --base {' or '.join(bases)}, got {options.base}")
         base = base_of(options.base, full_set=full_set)
         steps = requirements.given(options.budget, "the number of training steps per row (--budget)")
         if options.finished:
@@ -182,7 +195,7 @@ def _register_trained(
         splits = [base.training, *base.evaluations]
         return [
             steps,
-            *([] if base.embedded else [requirements.gpu]),
+            *([] if base.shipped else [requirements.gpu]),
             *(requirements.data(dataset, split, options.root) for dataset, split in splits),
             requirements.weights(base.configured(rows[0], 0, 1).model),
         ]
@@ -204,7 +217,7 @@ def _register_trained(
                 ]
         return [line for lines in by_evaluation for line in lines], remarks
 
-    _register(name, requires, measure)
+    _register(name, requires, measure, title)
 
 
 def _register_computed(name: str, compute: Callable[[], tuple[list[Row], Sequence[str]]]) -> None:
@@ -245,15 +258,16 @@ _register_computed("baselines", lambda: ([], ("Only quoted: there is nothing to 
 _register_from_pf_pascal("pf-willow", "pf-willow", evaluated_rows.willow_rows)
 _register_from_pf_pascal("cross-dataset", "spair", evaluated_rows.cross_dataset_rows)
 _register_untrained("facets", {facet.title(): (11, facet) for facet in ("token", "query", "key", "value")}, "bbox")
-_register_trained("facets-combined", trained_rows.FACETS_COMBINED, only_base="paper")
+_register_trained("facets-combined", trained_rows.FACETS_COMBINED, bases=("vit-s", "paper"))
 _register_untrained("layers", {str(layer): (layer, "token") for layer in range(12)}, "img")
-_register_trained("layers-combined", trained_rows.LAYERS_COMBINED, only_base="paper")
+_register_trained("layers-combined", trained_rows.LAYERS_COMBINED, bases=("vit-s", "paper"))
 _register_trained("features", trained_rows.FEATURES)
 _register_trained("correlation", trained_rows.CORRELATION)
 _register_trained("sort-key", trained_rows.SORT_KEY, full_set=True)
 _register_trained("positional", trained_rows.POSITIONAL, full_set=True)
-_register_trained("backbones", trained_rows.BACKBONES, only_base="paper", full_set=True)
+_register_trained("backbones", trained_rows.BACKBONES, bases=("paper",), full_set=True)
 _register_trained("significance", trained_rows.SIGNIFICANCE)
+_register_trained("scan", trained_rows.SCAN, bases=("vit-s",), title="Does the similarity-aware scan help?")
 _register_evaluated("resolution", "spair", evaluated_rows.resolution_rows)
 _register_computed("resolution-cost", lambda: (costs.resolution_cost_rows(16, GRIDS), ()))
 _register_computed("modules", lambda: (costs.module_rows(paper()), ()))

@@ -3,14 +3,19 @@
 import json
 from dataclasses import dataclass, replace
 
+from mambamatcher.model.backbones import VitConfig
 from mambamatcher.model.checkpoint import read_config
 from mambamatcher.model.config import override
+from mambamatcher.model.correlation import LinearAggregation
+from mambamatcher.model.features import ConvAggregation
 from mambamatcher.model.presets import PRESETS
 from mambamatcher.model.saved import CONFIG, SHIPPED
 from mambamatcher.registry import unknown
 from mambamatcher.training.recipe import Recipe
 
 SIDE = 192  # a 12x12 grid, so that a row takes minutes on one core
+SCANS = "model.correlation=similarity_scan"
+VIT_SIDE = 224  # a 16x16 grid: 65,536 positions of the correlation map
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +30,7 @@ class TrainedRow:
         has_block: Whether it has a Mamba block, whose sizes the base sets.
         new_features: Initialise the feature aggregation randomly. All rows of the feature table do, even where the base
             has the same kind, so that they are comparable.
+        after_block: Overrides that come after those of the base's block.
     """
 
     key: str
@@ -33,6 +39,7 @@ class TrainedRow:
     seeds: int = 1
     has_block: bool = False
     new_features: bool = False
+    after_block: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,21 +51,34 @@ class Base:
         recipe: Recipe that rows change.
         training: Dataset and split to train on.
         evaluations: Datasets and splits to evaluate on.
-        embedded: Initialise from the shipped model `lite`.
-        block: Overrides with the sizes of the Mamba block.
+        shipped: Shipped model from which rows are initialised, if any.
+        levels: Recipe of a run with a linear head that trains the features of all rows first, if any.
+        block: Overrides for rows with a Mamba block: its sizes.
+        scan: Overrides for rows with a similarity-aware scan: how it starts.
     """
 
     name: str
     recipe: Recipe
     training: tuple[str, str]
     evaluations: tuple[tuple[str, str], ...]
-    embedded: bool
+    shipped: str | None = None
+    levels: Recipe | None = None
     block: tuple[str, ...] = ()
+    scan: tuple[str, ...] = ()
 
     def configured(self, row: TrainedRow, seed: int, steps: int) -> Recipe:
         """Return a row's recipe. It is validated only at the end, so that no weights are selected by validation."""
-        changed = override(self.recipe, [*row.changes, *(self.block if row.has_block else ())])
+        block, scan = self.block if row.has_block else (), self.scan if SCANS in row.changes else ()
+        changed = override(self.recipe, [*row.changes, *block, *scan, *row.after_block])
         return replace(changed, seed=seed, steps=steps, round_steps=steps)
+
+    def trains_head_only(self, row: TrainedRow) -> bool:
+        """Return whether a row keeps the features that `levels` trained."""
+        return self.levels is not None and not row.new_features
+
+
+def _mamba(**sizes: object) -> str:
+    return f"model.correlation.mamba={json.dumps(sizes)}"
 
 
 def base_of(name: str, *, full_set: bool = False) -> Base:
@@ -73,7 +93,7 @@ def base_of(name: str, *, full_set: bool = False) -> Base:
     """
     if name not in BASES:
         raise unknown("base", name, BASES)
-    return paper_base(full_set=full_set) if name == "paper" else embedded_base()
+    return {"embedded": embedded_base, "vit-s": vit_s_base, "paper": lambda: paper_base(full_set=full_set)}[name]()
 
 
 def embedded_base() -> Base:
@@ -103,8 +123,8 @@ def embedded_base() -> Base:
         recipe=recipe,
         training=("voc", "trn"),
         evaluations=(("voc", "selection"), ("spair", "val")),
-        embedded=True,
-        block=('model.correlation.mamba={"state": 8, "expand": 2}',),  # as in the preset `efficientnet`
+        shipped="lite",
+        block=(_mamba(state=8, expand=2),),  # as in the preset `efficientnet`
     )
 
 
@@ -120,15 +140,61 @@ def paper_base(*, full_set: bool) -> Base:
         recipe=Recipe(model=PRESETS["paper"]()),
         training=("spair", f"trn{subset}"),
         evaluations=(("spair", f"test{subset}"),),
-        embedded=False,
     )
 
 
-BASES = ("embedded", "paper")
+def vit_s_base() -> Base:
+    """Return the paper's 16 levels on the backbone of `default`: value and token of layers 4 to 11, on a 16x16 grid.
+
+    The backbone is frozen. Each level is projected to 64 channels, and the convolutions go from 64 to 128 and back, so
+    that a pair is affordable. Both are trained once with a linear head (`levels`); rows of the correlation tables then
+    train nothing but their head, at a rate and from a start at which a scan moves.
+    """
+    shipped = read_config(SHIPPED["default"] / CONFIG)
+    assert isinstance(shipped.backbone, VitConfig)
+    backbone = replace(
+        shipped.backbone, layers=tuple(range(4, 12)), facets=("value", "token"), width=64, trainable_blocks=0
+    )
+    model = replace(
+        shipped,
+        side=VIT_SIDE,
+        mirror=False,
+        backbone=backbone,
+        features=ConvAggregation(hidden_ratio=2, final_activation=False, residual=True),
+        correlation=LinearAggregation(),
+    )
+    recipe = Recipe(
+        model=model,
+        effective_batch=1,
+        batch_size=1,
+        learning_rate=1e-3,
+        correlation_learning_rate=1e-2,
+        schedule="cosine",
+        warmup_steps=20,
+        clip_norm=1.0,
+        keypoint_weight=0.0,
+        cross_entropy_weight=1.0,
+        augment=False,
+        cache_gigabytes=10.0,
+        workers=0,
+    )
+    return Base(
+        name="vit-s",
+        recipe=recipe,
+        training=("voc", "trn-small"),
+        evaluations=(("voc", "selection"), ("spair", "val")),
+        shipped="default",
+        levels=replace(recipe, steps=600, round_steps=600, effective_batch=2, group_images=6),
+        block=(_mamba(state=16, conv=4, expand=3, delta=[(VIT_SIDE / 14) ** -4, 0.1]),),
+        scan=("model.correlation.layer_scale=0.1", "model.correlation.standardize=true"),
+    )
+
+
+BASES = ("embedded", "vit-s", "paper")
 
 
 def _scan(key: str, paper: str, *changes: str, seeds: int = 1) -> TrainedRow:
-    scan = ("model.correlation=similarity_scan", *changes)
+    scan = (SCANS, *changes)
     return TrainedRow(key=key, paper=paper, changes=scan, seeds=seeds, has_block=True)
 
 
@@ -141,10 +207,11 @@ def _orders(*names: str) -> str:
     return f"model.correlation.orders={json.dumps(names)}"
 
 
+LINEAR = TrainedRow(key="correlation-linear", paper="4D Conv k=1", changes=("model.correlation=linear",), seeds=3)
 DESCENDING = _scan("correlation-descending", "+ descending order", seeds=3)
 FASTFORMER = TrainedRow(key="correlation-fastformer", paper="FastFormer", changes=("model.correlation=fastformer",))
 CORRELATION = (
-    TrainedRow(key="correlation-linear", paper="4D Conv k=1", changes=("model.correlation=linear",), seeds=3),
+    LINEAR,
     _conv(3),
     _conv(5),
     FASTFORMER,
@@ -166,6 +233,34 @@ POSITIONAL = (
     replace(DESCENDING, paper="None"),
     _scan("positional-sinusoidal", "Sinusoidal", "model.correlation.positional=sinusoidal"),
     _scan("positional-learnable", "Learnable", "model.correlation.positional=learnable"),
+)
+# Does the similarity-aware scan help? What beats both the linear sum and the block without its state is the scan's.
+STATELESS = replace(
+    _scan("scan-no-state", "block without state", seeds=3), after_block=(_mamba(state=0, conv=1, expand=3),)
+)
+STEERED = _scan("scan-steered", "descending, positions in B, C and delta", "model.correlation.steered=true", seeds=3)
+SCAN = (
+    replace(LINEAR, paper="linear sum"),
+    STATELESS,
+    _scan("scan-random", "random order", _orders("random"), seeds=3),
+    replace(DESCENDING, paper="descending order"),
+    STEERED,
+    _scan("scan-steered-both", "the same in two directions", *STEERED.changes[1:], _orders("descending", "ascending")),
+    _scan("scan-rows", "the same, a scan per source position", *STEERED.changes[1:], "model.correlation.scope=source"),
+    _scan("scan-columns", "the same, per target position", *STEERED.changes[1:], "model.correlation.scope=target"),
+    _scan("correlation-ascending", "ascending order", _orders("ascending")),
+    _scan("correlation-raster", "raster order", _orders("raster")),
+    _scan("correlation-z-order", "Z-order curve", _orders("z_order")),
+    replace(FASTFORMER, paper="FastFormer"),
+    replace(_conv(3), paper="4D convolution, k=3"),
+    # the positive control: with noise on the levels, averaging over neighbours must help
+    TrainedRow(key="control-linear", paper="noise, linear sum", changes=("model.correlation=noised",), seeds=3),
+    TrainedRow(
+        key="control-conv4d",
+        paper="noise, 4D convolution, k=3",
+        changes=("model.correlation=noised", "model.correlation.kernel_size=3"),
+        seeds=3,
+    ),
 )
 SIGNIFICANCE = (replace(FASTFORMER, seeds=3), DESCENDING)
 
@@ -193,7 +288,8 @@ FEATURES = (
 
 
 def _plain(key: str, paper: str, *changes: str) -> TrainedRow:
-    return TrainedRow(key=key, paper=paper, changes=("model.features=none", "model.correlation=linear", *changes))
+    none = ("model.features=none", "model.backbone.width=none", "model.correlation=linear")
+    return TrainedRow(key=key, paper=paper, changes=(*none, *changes), new_features=True)
 
 
 FACETS_COMBINED = tuple(

@@ -18,10 +18,15 @@ from torch import Tensor
 from mambamatcher.datasets.dataset import PairDataset, PairSample, collate
 from mambamatcher.io.drawing import draw_matches
 from mambamatcher.io.images import to_bytes
+from mambamatcher.model.correlation import correlation_map
+from mambamatcher.model.correlation.similarity_scan import SimilarityScan, without_state
 from mambamatcher.model.geometry import unit_to_pixels
+from mambamatcher.model.mambamatcher import MambaMatcher
 from mambamatcher.model.transfer import read_out
 from mambamatcher.training.folder import BEST, LAST
 from mambamatcher.training.module import VALIDATION_PCK, TrainingError, TrainingModule
+
+STATE_LOGITS = "state_logits"
 
 
 class Epochs(Callback):
@@ -131,6 +136,41 @@ class TensorBoardImages(Callback):
             matches, heat = draw_sample(pl_module, self.dataset[number])
             for name, image in (("matches", matches), ("heat", heat)):
                 boards[0].experiment.add_image(f"{name}/{number}", image, trainer.global_step)
+
+
+class StateContribution(Callback):
+    """At each validation, log what the state of the scans adds to the scores of a few pairs, in logits.
+
+    A scan whose state adds next to nothing cannot show whether its order matters.
+    """
+
+    def __init__(self, dataset: PairDataset, count: int = 8) -> None:
+        self.dataset = dataset
+        self.count = min(count, len(dataset))
+
+    def on_validation_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
+        """Measure with the weights that were just validated."""
+        added = [state_logits(pl_module.model, self.dataset[number]) for number in range(self.count)]
+        pl_module.log(STATE_LOGITS, sum(added) / len(added), sync_dist=True)
+
+
+def has_state(model: MambaMatcher) -> bool:
+    """Return whether the correlation aggregation has a scan with a state."""
+    return isinstance(model.correlation, SimilarityScan) and model.correlation.has_state
+
+
+@torch.no_grad()
+def state_logits(model: MambaMatcher, sample: PairSample) -> float:
+    """Return how far the state of the scans moves the logits of one pair.
+
+    It is the standard deviation over target positions, because a softmax ignores constants, averaged over source
+    positions.
+    """
+    images = torch.stack([sample.source_image, sample.target_image]).to(next(model.parameters()).device)
+    source, target = model.encode(images).split(1)
+    correlation = correlation_map(*model.features.per_pair(source, target))
+    moved = model.correlation(correlation) - without_state(model.correlation)(correlation)
+    return float(model.config.transfer.temperature * moved.flatten(3).flatten(1, 2).std(dim=-1).mean())
 
 
 def draw_sample(

@@ -41,7 +41,8 @@ class TrainingModule(LightningModule):
     def training_step(self, batch: PairBatch, batch_index: int) -> Float[Tensor, ""]:
         """Return the weighted sum of the losses."""
         recipe, transfer = self.recipe, self.recipe.model.transfer
-        encoded = self.model.encode(batch.images)  # an image that several pairs share is encoded once
+        with torch.set_grad_enabled(not recipe.freeze_features):
+            encoded = self.model.encode(batch.images)  # an image that several pairs share is encoded once
         grid = encoded.shape[-2], encoded.shape[-1]
         points = batch.source_points.where(batch.present[..., None], 0.0)
         losses: list[Tensor] = []
@@ -99,12 +100,14 @@ class TrainingModule(LightningModule):
         recipe = self.recipe
         by_depth = self.model.backbone.trainable_parameters()
         tuned = {id(parameter) for parameters in by_depth for parameter in parameters}
-        head = [p for p in self.model.parameters() if p.requires_grad and id(p) not in tuned]
-        rates = [recipe.learning_rate]
+        correlation = [p for p in self.model.correlation.parameters() if p.requires_grad]
+        own = tuned | {id(parameter) for parameter in correlation}
+        features = [p for p in self.model.parameters() if p.requires_grad and id(p) not in own]
+        rates = [recipe.learning_rate, recipe.correlation_learning_rate or recipe.learning_rate]
         rates += [recipe.backbone_learning_rate * recipe.layer_decay**depth for depth in range(len(by_depth))]
         groups = [
             {"params": parameters, "lr": rate}
-            for parameters, rate in zip([head, *by_depth], rates, strict=True)
+            for parameters, rate in zip([features, correlation, *by_depth], rates, strict=True)
             if parameters
         ]
         if not groups:

@@ -24,6 +24,8 @@ class Recipe:
     the correlation aggregation: what that model does not have keeps its own initialisation. To decay the learning rate
     at the end of a run with a constant one, start a short run with the cosine schedule from its checkpoint.
 
+    `freeze_features` trains nothing but the correlation aggregation, on features that `start` gives.
+
     `layer_decay` is the ratio of a backbone block's learning rate to that of the block after it. `sides` are the input
     sides of training, an epoch each in turn; without any, it is the model's own, which validation always uses.
     """
@@ -37,7 +39,9 @@ class Recipe:
     batch_size: int = 10
     group_images: int = 2
     learning_rate: float = 1e-3
+    correlation_learning_rate: float | None = None  # of the correlation aggregation, if not `learning_rate`
     backbone_learning_rate: float = 1e-5  # of the backbone's tuned blocks, if any
+    freeze_features: bool = False
     layer_decay: float = 1.0
     weight_decay: float = 0.0
     sides: tuple[int, ...] = ()
@@ -60,9 +64,11 @@ class Recipe:
             raise ConfigError(f"group_images must be at least 2, got {self.group_images}")
         if self.steps % self.round_steps:
             raise ConfigError(f"steps must be a multiple of round_steps {self.round_steps}, got {self.steps}")
-        for name in ("learning_rate", "backbone_learning_rate"):
-            if not getattr(self, name) > 0:
+        for name in ("learning_rate", "backbone_learning_rate", "correlation_learning_rate"):
+            if getattr(self, name) is not None and not getattr(self, name) > 0:
                 raise ConfigError(f"{name} must be positive, got {getattr(self, name)}")
+        if self.freeze_features and (self.start is None or self.model.backbone.trainable_blocks):
+            raise ConfigError("freeze_features needs a start whose features are trained, and trainable_blocks=0")
         if not 0 < self.layer_decay <= 1:
             raise ConfigError(f"layer_decay must be above 0 and at most 1, got {self.layer_decay}")
         if self.weight_decay < 0:

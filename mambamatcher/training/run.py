@@ -16,7 +16,15 @@ from lightning.pytorch.utilities import rank_zero_only
 from mambamatcher.errors import InputError
 from mambamatcher.io.tensor_store import TensorStore
 from mambamatcher.model.mambamatcher import MambaMatcher, check_side
-from mambamatcher.training.callbacks import Checkpoints, Epochs, TensorBoardImages, on_terminal, progress
+from mambamatcher.training.callbacks import (
+    Checkpoints,
+    Epochs,
+    StateContribution,
+    TensorBoardImages,
+    has_state,
+    on_terminal,
+    progress,
+)
 from mambamatcher.training.data_module import TrainingData, TrainingPairs
 from mambamatcher.training.folder import LAST, MODEL, export_best, opened
 from mambamatcher.training.metric import PCK
@@ -68,6 +76,9 @@ def train(recipe: Recipe, pairs: TrainingPairs, folder: Path, hardware: Hardware
         check_side(side, model.backbone.stride)
     if not (resume and (folder / LAST).exists()):
         begin(model, recipe.start, pairs.train)
+    if recipe.freeze_features:
+        for part in (model.backbone, model.features):
+            part.requires_grad_(False)
     if getattr(rank_zero_only, "rank", 0) == 0:
         run: AbstractContextManager[Path | None] = opened(folder, recipe, model, resume)
     else:  # the first process has opened the folder
@@ -97,6 +108,7 @@ def _fit(
         callbacks=[
             Epochs(),
             TensorBoardImages(data.validation),  # before averaging, which swaps the weights back afterwards
+            *([StateContribution(data.validation)] if has_state(model) else []),
             *averaging,
             *progress(recipe.steps),
             Checkpoints(folder),

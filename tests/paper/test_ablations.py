@@ -9,7 +9,12 @@ from torch import nn
 from torch.testing import assert_close
 
 from mambamatcher.errors import ConfigError, InputError
+from mambamatcher.model.checkpoint import load_pretrained, save_pretrained
+from mambamatcher.model.config import override
+from mambamatcher.model.correlation.similarity_scan import without_state
+from mambamatcher.model.mambamatcher import MambaMatcher
 from mambamatcher.model.presets import tiny
+from mambamatcher.model.saved import SHIPPED
 from mambamatcher.paper import ablations, trained_rows
 from mambamatcher.paper.ablations import Ablation, finished, train_rows
 from mambamatcher.paper.comparison import difference_line, outcome_rows, pair_shares
@@ -28,7 +33,6 @@ def ablation(tmp_path):
         recipe=Recipe(model=tiny(), effective_batch=2, batch_size=2, workers=0, augment=False, cache_gigabytes=0.1),
         training=("synthetic", "trn"),
         evaluations=(("synthetic", "val"),),
-        embedded=False,
     )
     return Ablation(base=base, steps=2, results=tmp_path / "results", runs=tmp_path / "runs", limit=3)
 
@@ -108,9 +112,50 @@ def test_every_correlation_row_is_initialised_to_the_same_weighted_sum(row):
         assert_close(aggregation(correlation), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("base", ["embedded", "paper"])
+def test_a_scan_of_the_vit_base_starts_near_the_weighted_sum_and_its_state_already_moves_it():
+    """A scan that starts at zero hardly moves in a short training, so that its order cannot matter."""
+    torch.manual_seed(0)
+    levels, project = 16, nn.Linear(16, 1)
+    aggregation = base_of("vit-s").configured(trained_rows.DESCENDING, 0, 1).model.correlation.build(levels)
+    initialise_as_weighted_sum(aggregation, project)
+    correlation = torch.rand(1, 1, 5, 6, 7, 8) + 0.2 * torch.rand(
+        1, levels, 5, 6, 7, 8
+    )  # levels agree, as real ones do
+    expected = project(correlation.movedim(1, -1)).squeeze(-1)
+    with torch.no_grad():
+        moved = (aggregation(correlation) - expected).std() / expected.std()
+        by_state = (aggregation(correlation) - without_state(aggregation)(correlation)).std() / expected.std()
+    assert 0.001 < moved < 0.5
+    assert by_state > 0.0001
+
+
+def test_rows_of_a_base_with_levels_train_their_head_on_features_trained_once(ablation, monkeypatch):
+    monkeypatch.setattr(ablations, "VALIDATION_PAIRS", 2)
+    monkeypatch.setattr("mambamatcher.evaluation.evaluate.fingerprint", lambda _: "renders the whole split")
+    folder = ablation.runs.parent / "shipped"
+    torch.manual_seed(0)
+    save_pretrained(MambaMatcher(tiny()), folder)
+    monkeypatch.setitem(SHIPPED, "tiny", folder)
+    projected = override(ablation.base.recipe, ["model.backbone.width=8", "model.correlation=linear"])
+    base = replace(ablation.base, recipe=projected, shipped="tiny", levels=replace(projected, steps=1, round_steps=1))
+    scan = TrainedRow(key="scan", paper="scan", changes=(trained_rows.SCANS, "correlation_learning_rate=0.01"))
+    train_rows([scan], replace(ablation, base=base))
+    (outcome,) = finished(scan, replace(ablation, base=base))
+    levels, row = (load_pretrained(ablation.runs / each / "model") for each in ("levels", "scan-seed0"))
+    for part in ("backbone", "features"):
+        expected, found = (dict(getattr(model, part).state_dict()) for model in (levels, row))
+        assert found.keys() == expected.keys()
+        assert all(torch.equal(found[key], expected[key]) for key in found), part
+    network = load_pretrained(folder).backbone.network.state_dict()
+    assert all(torch.equal(levels.backbone.network.state_dict()[key], network[key]) for key in network)
+    assert outcome["state_logits"] > 0
+    initial = load_pretrained(ablation.runs / "scan-seed0" / "initial").correlation.state_dict()
+    assert not any(torch.equal(value, initial[key]) for key, value in row.correlation.state_dict().items())
+
+
+@pytest.mark.parametrize("base", ["embedded", "vit-s", "paper"])
 def test_every_row_is_a_recipe_with_a_frozen_backbone_and_one_validation(base):
-    for row in (*CORRELATION, *FEATURES, *SORT_KEY, *POSITIONAL):
+    for row in (*CORRELATION, *FEATURES, *SORT_KEY, *POSITIONAL, *(trained_rows.SCAN if base == "vit-s" else ())):
         recipe = base_of(base).configured(row, 1, 240)
         assert recipe.model.backbone.trainable_blocks == 0
         assert (recipe.seed, recipe.steps, recipe.round_steps) == (1, 240, 240)
@@ -119,7 +164,7 @@ def test_every_row_is_a_recipe_with_a_frozen_backbone_and_one_validation(base):
 def test_the_paper_base_has_the_papers_block_and_the_embedded_one_a_small_block():
     row = trained_rows.DESCENDING
     sizes = {name: base_of(name).configured(row, 0, 1).model.correlation.mamba.expand for name in trained_rows.BASES}
-    assert sizes == {"embedded": 2, "paper": 3}
+    assert sizes == {"embedded": 2, "vit-s": 3, "paper": 3}
 
 
 def test_an_unknown_base_is_refused():

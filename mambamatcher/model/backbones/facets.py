@@ -134,7 +134,7 @@ class Backbone(nn.Module, ABC):
         return height // self.stride, width // self.stride
 
     def keep_levels(self, store: TensorStore) -> None:
-        """Cache raw levels in a store from now on. Only for a frozen network.
+        """Cache raw levels in a store from now on, in half precision. Only for a frozen network.
 
         Entries are named by a hash of the weights and of the image.
         """
@@ -157,9 +157,12 @@ class Backbone(nn.Module, ABC):
         levels = store.get((name,), lambda: name)
         if levels is None:
             with torch.no_grad():
-                levels = [_array(level) for level in self.levels((image[None] - self.mean) / self.std)]
+                levels = [
+                    _array(level).astype(np.float16) for level in self.levels((image[None] - self.mean) / self.std)
+                ]
             store.put((name,), levels, lambda: name)
-        return [torch.from_numpy(level) for level in levels]
+        # rounded also when just computed: results must not depend on what the store holds
+        return [torch.from_numpy(level).float() for level in levels]
 
     def combine(
         self, levels: list[Float[Tensor, "batch _ _ _"]], grid: Grid

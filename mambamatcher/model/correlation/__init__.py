@@ -5,6 +5,7 @@ from mambamatcher.model.correlation.compute import EPSILON, blended_correlation,
 from mambamatcher.model.correlation.conv4d import Conv4dAggregation
 from mambamatcher.model.correlation.fastformer import FastFormerAggregation
 from mambamatcher.model.correlation.linear import LinearAggregation, MeanAggregation
+from mambamatcher.model.correlation.noised import NoisedAggregation
 from mambamatcher.model.correlation.plain_mamba import PlainMamba4dAggregation
 from mambamatcher.model.correlation.similarity_scan import SimilarityScanAggregation
 
@@ -17,6 +18,7 @@ __all__ = [
     "FastFormerAggregation",
     "LinearAggregation",
     "MeanAggregation",
+    "NoisedAggregation",
     "PlainMamba4dAggregation",
     "SimilarityScanAggregation",
     "blended_correlation",

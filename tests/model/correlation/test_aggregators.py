@@ -100,6 +100,13 @@ def slow_conv4d(module, maps, config):
     return slow_mutual(np.maximum(forwards, 0) + np.maximum(backwards, 0))[0]
 
 
+def slow_noised(module, maps, config):
+    seed = round(1000 * np.abs(maps).sum()) % 2**31
+    noise = torch.randn(maps.shape, generator=torch.Generator().manual_seed(seed))
+    (layer,) = module.refine.convolutions
+    return slow.conv(maps + config.noise * noise.numpy(), slow.numpy(layer.weight), slow.numpy(layer.bias))[0]
+
+
 def slow_fastformer(module, maps, config):
     tokens = slow.linear(module.embed, np.maximum(sequence_of(maps), 0))
     for layer in module.layers:
@@ -183,6 +190,7 @@ SLOW = {
     "mean": slow_mean,
     "linear": slow_linear,
     "conv4d": slow_conv4d,
+    "noised": slow_noised,
     "fastformer": slow_fastformer,
     "plain_mamba": slow_plain_mamba,
     "similarity_scan": slow_similarity_scan,
