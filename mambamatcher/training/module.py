@@ -100,14 +100,14 @@ class TrainingModule(LightningModule):
         recipe = self.recipe
         by_depth = self.model.backbone.trainable_parameters()
         tuned = {id(parameter) for parameters in by_depth for parameter in parameters}
-        correlation = [p for p in self.model.correlation.parameters() if p.requires_grad]
+        correlation = list(self.model.correlation.parameters()) if recipe.correlation_learning_rate else []
         own = tuned | {id(parameter) for parameter in correlation}
-        features = [p for p in self.model.parameters() if p.requires_grad and id(p) not in own]
-        rates = [recipe.learning_rate, recipe.correlation_learning_rate or recipe.learning_rate]
+        head = [p for p in self.model.parameters() if p.requires_grad and id(p) not in own]
+        rates = [recipe.learning_rate, recipe.correlation_learning_rate]
         rates += [recipe.backbone_learning_rate * recipe.layer_decay**depth for depth in range(len(by_depth))]
         groups = [
             {"params": parameters, "lr": rate}
-            for parameters, rate in zip([features, correlation, *by_depth], rates, strict=True)
+            for parameters, rate in zip([head, correlation, *by_depth], rates, strict=True)
             if parameters
         ]
         if not groups:
