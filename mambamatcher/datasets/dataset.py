@@ -26,8 +26,9 @@ Sample = TypeVar("Sample")
 class PairSample:
     """One pair as tensors.
 
-    Images are in [0, 1], points in the unit frame, sizes and box in original pixels. If the target has no box,
-    `target_box` is zero and `box_present` false.
+    Images are in [0, 1], points in the unit frame, sizes and box in original pixels. `unmatched_points` are the
+    keypoints of the source that the target does not show. If the target has no box, `target_box` is zero and
+    `box_present` false.
     """
 
     index: int
@@ -36,6 +37,7 @@ class PairSample:
     target_image: Float[Tensor, "3 side side"]
     source_points: Float[Tensor, "keypoint 2"]
     target_points: Float[Tensor, "keypoint 2"]
+    unmatched_points: Float[Tensor, "unmatched 2"]
     source_size: Int[Tensor, "2"]
     target_size: Int[Tensor, "2"]
     target_box: Float[Tensor, "4"]
@@ -46,7 +48,8 @@ class PairSample:
 class PairBatch:
     """A batch of pairs.
 
-    Keypoints are padded to the longest list, and `present` is false for padding. An image that several pairs share is
+    Keypoints are padded to the longest list, and `present` is false for padding; `unmatched` likewise for the source's
+    keypoints that the target does not show. An image that several pairs share is
     stored once: `source` and `target` are the indices of each pair's images in `images`.
     """
 
@@ -58,6 +61,8 @@ class PairBatch:
     source_points: Float[Tensor, "batch keypoint 2"]
     target_points: Float[Tensor, "batch keypoint 2"]
     present: Bool[Tensor, "batch keypoint"]
+    unmatched_points: Float[Tensor, "batch unmatched 2"]
+    unmatched: Bool[Tensor, "batch unmatched"]
     source_size: Int[Tensor, "batch 2"]
     target_size: Int[Tensor, "batch 2"]
     target_box: Float[Tensor, "batch 4"]
@@ -125,6 +130,7 @@ class _SeededDataset(Dataset[Sample]):
 
     def _sample(self, index: int, pair: Pair, source: Tensor, target: Tensor) -> PairSample:
         points = pair.points()
+        unmatched = [point for name, point in pair.source.keypoints.items() if name not in pair.target.keypoints]
         return PairSample(
             index=index,
             category=pair.category,
@@ -132,6 +138,7 @@ class _SeededDataset(Dataset[Sample]):
             target_image=target,
             source_points=pixels_to_unit(torch.from_numpy(points[0]).float(), pair.source.size),
             target_points=pixels_to_unit(torch.from_numpy(points[1]).float(), pair.target.size),
+            unmatched_points=pixels_to_unit(torch.tensor(unmatched).reshape(-1, 2), pair.source.size).clamp(-1, 1),
             source_size=torch.tensor(pair.source.size),
             target_size=torch.tensor(pair.target.size),
             target_box=_box(pair.target),
@@ -200,7 +207,6 @@ class GroupDataset(_SeededDataset[list[PairSample]]):
 
 def collate(samples: Sequence[PairSample]) -> PairBatch:
     """Stack samples into a batch. Padding is zero and marked as absent; a tensor that samples share is stacked once."""
-    counts = torch.tensor([len(sample.source_points) for sample in samples])
     images = {id(image): image for sample in samples for image in (sample.source_image, sample.target_image)}
     position = {key: number for number, key in enumerate(images)}
     return PairBatch(
@@ -211,7 +217,9 @@ def collate(samples: Sequence[PairSample]) -> PairBatch:
         target=torch.tensor([position[id(sample.target_image)] for sample in samples]),
         source_points=_padded([sample.source_points for sample in samples]),
         target_points=_padded([sample.target_points for sample in samples]),
-        present=torch.arange(int(counts.max())) < counts[:, None],
+        present=_present([sample.source_points for sample in samples]),
+        unmatched_points=_padded([sample.unmatched_points for sample in samples]),
+        unmatched=_present([sample.unmatched_points for sample in samples]),
         source_size=torch.stack([sample.source_size for sample in samples]),
         target_size=torch.stack([sample.target_size for sample in samples]),
         target_box=torch.stack([sample.target_box for sample in samples]),
@@ -237,6 +245,11 @@ def _floats(square: UInt8[Tensor, "3 side side"]) -> Float[Tensor, "3 side side"
 
 def _square(image: AnnotatedImage, side: int) -> UInt8[Tensor, "3 side side"]:
     return to_square(read_image(image), side)
+
+
+def _present(points: list[Tensor]) -> Bool[Tensor, "batch keypoint"]:
+    counts = torch.tensor([len(each) for each in points])
+    return torch.arange(int(counts.max())) < counts[:, None]
 
 
 def _padded(points: list[Tensor]) -> Float[Tensor, "batch keypoint 2"]:

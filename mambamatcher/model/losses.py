@@ -1,5 +1,6 @@
-"""Training losses: the paper's keypoint distance (Sec. 4.4), and an additional cross-entropy on the scores."""
+"""Training losses: the paper's keypoint distance (Sec. 4.4), and additional cross-entropies on the scores."""
 
+import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
@@ -37,6 +38,8 @@ def score_cross_entropy(
     target_points: Float[Tensor, "batch keypoint 2"],
     present: Bool[Tensor, "batch keypoint"],
     temperature: float,
+    *,
+    dustbin: bool = False,
 ) -> Float[Tensor, ""]:
     """Return the cross-entropy of each keypoint's scores, seen as a classification over all target positions.
 
@@ -48,11 +51,36 @@ def score_cross_entropy(
         target_points: True target points in the unit frame.
         present: Which keypoints exist; the others are ignored.
         temperature: Factor of the scores before the softmax.
+        dustbin: Whether "no counterpart" is one more class, with score 0.
     """
     grid = scores.shape[2], scores.shape[3]
     truth = soft_sampler(target_points.where(present[..., None], 0.0), grid, smallest_radius(grid))
-    entropy = -(truth * (temperature * scores.flatten(2)).log_softmax(dim=-1)).sum(-1)
+    logits = temperature * scores.flatten(2)
+    every = F.pad(logits, (0, 1)) if dustbin else logits
+    entropy = every.logsumexp(dim=-1) - (truth * logits).sum(-1)
     return _mean_over_pairs(entropy.where(present, 0.0), present)
+
+
+@in_float32
+def absence_cross_entropy(
+    scores: Float[Tensor, "batch keypoint ht wt"], absent: Bool[Tensor, "batch keypoint"], temperature: float
+) -> Float[Tensor, ""]:
+    """Return the cross-entropy of keypoints that the target does not show with the class "no counterpart", of score 0.
+
+    The bias of a linear aggregation has no effect on where a point is found, so training can use it as the threshold.
+
+    Args:
+        scores: Refined scores of each keypoint with every target position.
+        absent: Which keypoints exist in the source and not in the target; the others are ignored.
+        temperature: Factor of the scores before the softmax.
+
+    Example:
+        >>> import torch
+        >>> absence_cross_entropy(torch.zeros(1, 1, 1, 3), torch.tensor([[True]]), 20.0).exp()  # one of four classes
+        tensor(4.)
+    """
+    logits = F.pad(temperature * scores.flatten(2), (0, 1))
+    return _mean_over_pairs(logits.logsumexp(dim=-1).where(absent, 0.0), absent)
 
 
 def _mean_over_pairs(

@@ -15,7 +15,7 @@ from mambamatcher.errors import MambaMatcherError
 from mambamatcher.evaluation.pck import Targets
 from mambamatcher.model.frames import smallest_radius
 from mambamatcher.model.geometry import unit_to_pixels
-from mambamatcher.model.losses import keypoint_loss, score_cross_entropy
+from mambamatcher.model.losses import absence_cross_entropy, keypoint_loss, score_cross_entropy
 from mambamatcher.model.mambamatcher import MambaMatcher
 from mambamatcher.model.transfer import blend_rows, soft_sampler
 from mambamatcher.training.metric import PCK
@@ -52,13 +52,19 @@ class TrainingModule(LightningModule):
             predicted = self.model.transfer(refined, points)
             losses.append(recipe.keypoint_weight * keypoint_loss(predicted, batch.target_points, batch.present))
         if recipe.cross_entropy_weight > 0:
-            weights = soft_sampler(points, grid, smallest_radius(grid))
+            asked = points if recipe.absence_weight <= 0 else torch.cat([points, batch.unmatched_points], dim=1)
+            weights = soft_sampler(asked, grid, smallest_radius(grid))
             if refined is not None:
                 scores = blend_rows(refined, weights)
             else:
                 scores = self.model.correlate_at(encoded, batch.source, batch.target, weights)
-            entropy = score_cross_entropy(scores, batch.target_points, batch.present, transfer.temperature)
+            shown, unmatched = scores.split([points.shape[1], scores.shape[1] - points.shape[1]], dim=1)
+            dustbin, temperature = recipe.absence_weight > 0, transfer.temperature
+            entropy = score_cross_entropy(shown, batch.target_points, batch.present, temperature, dustbin=dustbin)
             losses.append(recipe.cross_entropy_weight * entropy)
+            if dustbin:
+                absence = absence_cross_entropy(unmatched, batch.unmatched, temperature)
+                losses.append(recipe.absence_weight * absence)
         loss = torch.stack(losses).sum()
         if not bool(loss.isfinite()):
             raise TrainingError(

@@ -51,6 +51,7 @@ class Recipe:
     clip_norm: float | None = None
     keypoint_weight: float = 1.0
     cross_entropy_weight: float = 0.0
+    absence_weight: float = 0.0  # of a further cross-entropy, of keypoints that the target does not show
     augment: bool = True
     augmentation: Augmentation = field(default_factory=Augmentation)
     workers: int = 2
@@ -79,6 +80,8 @@ class Recipe:
             raise ConfigError(f"averaging is a decay between 0 and 1, got {self.averaging}")
         if self.keypoint_weight <= 0 and self.cross_entropy_weight <= 0:
             raise ConfigError("both losses are weighted zero; set keypoint_weight or cross_entropy_weight")
+        if self.absence_weight > 0 and self.cross_entropy_weight <= 0:
+            raise ConfigError("absence_weight needs the cross-entropy of the other points; set cross_entropy_weight")
         if self.cache_gigabytes > 0 and self.augment:
             raise ConfigError("cached features are those of unaugmented images; set augment=false or cache_gigabytes=0")
         if self.cache_gigabytes > 0 and self.model.backbone.trainable_blocks:

@@ -1,5 +1,7 @@
 """Datasets: the unit frame, masks, and the same sample whichever worker makes it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -44,6 +46,19 @@ def test_collate_pads_with_a_mask_and_never_with_a_number_that_means_something(p
     assert batch.source_points.shape == (2, 3, 2)
     assert batch.box_present.tolist() == [True, True]
     assert batch.to("cpu").category == ["cat", "cat"]
+
+
+def test_points_that_the_target_does_not_show_are_listed_apart(pairs):
+    point = {"only here": (3.0, 4.0)}
+    wider = replace(pairs[0], source=replace(pairs[0].source, keypoints={**pairs[0].source.keypoints, **point}))
+    samples = [PairDataset([wider, pairs[1]], sides=8)[index] for index in (0, 1)]
+    width, height = wider.source.size
+    expected = torch.tensor([[2 * 3.0 / width - 1, 2 * 4.0 / height - 1]])
+    torch.testing.assert_close(samples[0].unmatched_points, expected)
+    batch = collate(samples)
+    assert batch.unmatched.tolist() == [[True], [False]]
+    assert batch.unmatched_points.shape == (2, 1, 2)
+    assert collate(samples[1:]).unmatched_points.shape == (1, 0, 2)
 
 
 def test_batches_are_measured_in_original_pixels(pairs):

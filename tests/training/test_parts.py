@@ -14,7 +14,7 @@ from mambamatcher.model.backbones import EfficientNetLiteConfig
 from mambamatcher.model.checkpoint import save_pretrained
 from mambamatcher.model.config import override
 from mambamatcher.model.geometry import grid_centres
-from mambamatcher.model.losses import score_cross_entropy
+from mambamatcher.model.losses import absence_cross_entropy, score_cross_entropy
 from mambamatcher.model.mambamatcher import MambaMatcher
 from mambamatcher.model.transfer import soft_sampler
 from mambamatcher.training.metric import PCK
@@ -129,6 +129,26 @@ def test_cross_entropy_equals_a_hand_calculation():
     truth = near / near.sum()
     logits = 2.0 * np.array([0.2, 0.5, -0.1])
     assert loss.item() == pytest.approx(-(truth * (logits - np.log(np.exp(logits).sum()))).sum(), rel=1e-5)
+
+
+def test_a_dustbin_is_one_more_class_of_score_zero():
+    scores = torch.tensor([0.2, 0.5, -0.1]).view(1, 1, 1, 3)
+    target, there = grid_centres((1, 3))[1].view(1, 1, 2), torch.tensor([[True]])
+    plain = score_cross_entropy(scores, target, there, temperature=2.0)
+    found = score_cross_entropy(scores, target, there, temperature=2.0, dustbin=True)
+    every = np.exp(2.0 * np.array([0.2, 0.5, -0.1]))
+    assert (found - plain).item() == pytest.approx(np.log((every.sum() + 1) / every.sum()), rel=1e-5)
+    absent = absence_cross_entropy(scores, there, temperature=2.0)
+    assert absent.item() == pytest.approx(np.log(every.sum() + 1), rel=1e-5)
+
+
+def test_absence_is_learnt_by_the_bias_and_changes_no_match():
+    """A linear head has a bias that no softmax over positions sees; the dustbin makes it a threshold."""
+    scores, bias = torch.rand(1, 2, 4, 4), torch.zeros((), requires_grad=True)
+    absence_cross_entropy(scores + bias, torch.tensor([[True, False]]), temperature=20.0).backward()
+    assert bias.grad is not None
+    assert bias.grad > 0
+    assert torch.equal((scores + 3.0).flatten(2).argmax(-1), scores.flatten(2).argmax(-1))
 
 
 def test_cross_entropy_ignores_absent_keypoints_and_pulls_scores_to_the_truth():
