@@ -1,10 +1,10 @@
 """A file of annotated images as a dataset: any file of points that is read, with a split by image.
 
-An image is held out by a hash of its name and the seed, so that it stays where it is when others are added. Pairs of
-`val` are among held-out images and pairs of `trn` among the others; `all` does not split.
+An image is held out by a hash of its file name and the seed, so that it stays where it is when others are added. Pairs
+of `val` are among held-out images and pairs of `trn` among the others; `all` does not split.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from os.path import isfile  # unlike Path.is_file, it accepts names that no file can have
@@ -48,7 +48,12 @@ class OwnData:
         labels = {id(image): label for label, image in images.items()}
         kept = list(images.values())
         if split != "all":
-            held_out = choose_held_out(kept, lambda image: image.path.relative_to(root).as_posix(), self.seed)
+            if len({image.path for image in kept}) < FEWEST_IMAGES and not faults.messages:
+                raise InputError(
+                    f"{self.file} has points on {len(kept)} images, and a split needs at least {FEWEST_IMAGES}; "
+                    "annotate more, or evaluate with --split all"
+                )
+            held_out = choose_held_out(kept, self.seed)
             kept = [image for image in kept if (image.path in held_out) == (split == "val")]
         groups = by_category(kept)
         shared = min(SHARED, max((len(image.keypoints) for image in kept), default=SHARED))
@@ -59,15 +64,14 @@ class OwnData:
         return [replace(pair, name=_name(labels, pair)) for pair in pairs]
 
 
-def choose_held_out(images: Sequence[AnnotatedImage], name_of: Callable[[AnnotatedImage], str], seed: int) -> set[Path]:
-    """Choose the images to hold out: a fifth, by a hash of their names, and a few of each category at least.
+def choose_held_out(images: Sequence[AnnotatedImage], seed: int) -> set[Path]:
+    """Choose the images to hold out: a fifth, by a hash of their file names, and a few of each category at least.
 
     Args:
         images: All images. One with objects of several categories is held out from all of them, or from none.
-        name_of: Name of an image, which must not depend on the folder that the data lies in.
         seed: Another seed holds out others.
     """
-    chance = {image.path: _chance(name_of(image), seed) for image in images}
+    chance = {image.path: _chance(image.path.name, seed) for image in images}
     held_out = {path for path, value in chance.items() if value < HELD_OUT}
     for group in by_category(images).values():
         paths = sorted({image.path for image in group}, key=lambda path: chance[path])
@@ -80,37 +84,31 @@ def _chance(name: str, seed: int) -> float:
 
 
 def _read_images(file: Path, root: Path, faults: Faults) -> dict[str, AnnotatedImage]:
-    """Read every image of a file, by a label that is unique in it."""
-    annotations = read_annotations(file)
-    if None in annotations:
-        raise InputError(
-            f"{file} does not say which images its points are on; give each point set the name of its image"
-        )
-    places = {name: _locate(root, str(name)) for name in annotations}
+    """Read every object of a file, by a label that is unique in it."""
+    objects = {name: [points] for name, points in read_annotations(file).items()}
+    if None in objects:
+        raise InputError(f"{file} does not say which images its points are on; write the name of the image with them")
+    places = {name: _locate(root, str(name)) for name in objects}
     if not any(places.values()):
-        some = next(iter(places))
         raise InputError(
-            f"none of the {len(places)} images of {file}, such as {some!r}, is below {root}; give their folder with "
-            "--root"
+            f"none of the {len(places)} images of {file}, such as {next(iter(places))!r}, is below {root}; give their "
+            "folder with --root"
         )
     images: dict[str, AnnotatedImage] = {}
     seen: dict[str, str | None] = {}
-    for name, points in annotations.items():
+    for name, path in places.items():
         with faults.collect(), naming(f"{file}: image {name!r}"):
-            path = places[name]
             if path is None:
                 raise InputError(f"there is no such file below {root}")
             content = sha256(path.read_bytes()).hexdigest()
             if content in seen:
                 raise InputError(
-                    f"it is the same picture as {seen[content]!r}; keep one of them, or it could be in both splits"
+                    f"it is the same picture as {seen[content]!r}, so it could be in both splits; keep one"
                 )
             seen[content] = name
-            images[path.relative_to(root).as_posix()] = _annotated(path, points)
-    if len(images) < FEWEST_IMAGES and not faults.messages:
-        raise InputError(
-            f"{file} has points on {len(images)} images, and a split needs at least {FEWEST_IMAGES}; annotate more"
-        )
+            for number, points in enumerate(objects[name], start=1):
+                label = path.relative_to(root).as_posix() + (f":{number}" if number > 1 else "")
+                images[label] = _annotated(path, points)
     return images
 
 
