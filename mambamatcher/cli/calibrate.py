@@ -6,15 +6,22 @@ from typing import Annotated
 
 import typer
 
+from mambamatcher.cli.dataset_options import Dataset, Root, SplitSeed
 from mambamatcher.cli.engine_options import Device
 from mambamatcher.extras import require
 
 
 def calibrate(
     model: Annotated[str, typer.Argument(help="Name of a preset or folder of a saved model.")],
-    dataset: Annotated[str, typer.Option(help="Name of the benchmark, such as voc or spair.")],
-    split: Annotated[str, typer.Option(help="Split that the model was not trained on, such as selection or val.")],
-    root: Annotated[Path | None, typer.Option(help="Folder with the benchmarks. Default: MAMBAMATCHER_DATA.")] = None,
+    dataset: Dataset,
+    split: Annotated[
+        str | None,
+        typer.Option(
+            help="Split that the model was not trained on.", show_default="selection, val or test, the first there is"
+        ),
+    ] = None,
+    root: Root = None,
+    split_seed: SplitSeed = 0,
     out: Annotated[
         Path, typer.Option(help="Folder for the results. In the model's own folder, the model uses them.")
     ] = Path("calibration"),
@@ -31,14 +38,16 @@ def calibrate(
     Example: mambamatcher calibrate runs/lite/model --dataset voc --split selection --out runs/lite/model
     """
     from mambamatcher.cli.match import load_matcher
-    from mambamatcher.datasets.benchmarks import DATASETS, read_pairs
+    from mambamatcher.datasets.benchmarks import find_dataset, read_pairs
     from mambamatcher.tools.calibrate import calibrate as run
 
     require("scipy.optimize", "matplotlib.figure")
-    pairs = read_pairs(dataset, split, root, skip_bad=skip_bad).pairs
+    benchmark = find_dataset(dataset, split_seed)
+    split = split or benchmark.held_out_split
+    pairs = read_pairs(dataset, split, root, skip_bad=skip_bad, split_seed=split_seed).pairs
     step = max(1, len(pairs) // limit)
     chosen = [pairs[index] for index in range(0, len(pairs), step)][:limit]
-    report = run(load_matcher(model, device), chosen, DATASETS[dataset].reference, out, overwrite)
+    report = run(load_matcher(model, device), chosen, benchmark.reference, out, overwrite)
     if as_json:
         typer.echo(json.dumps(report))
         return

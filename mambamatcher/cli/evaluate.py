@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from mambamatcher.cli.dataset_options import Dataset, Root, SplitSeed
 from mambamatcher.cli.engine_options import Address, Device, Engine, EngineName, Runtime, Threads, Workers, load_for_run
 
 
@@ -13,9 +14,13 @@ def evaluate(
     model: Annotated[
         str, typer.Argument(help="default, lite, a preset, a saved model's folder, or a .jsonl file of predictions.")
     ],
-    dataset: Annotated[str, typer.Option(help="The benchmark's name, such as spair or pf-pascal.")],
-    split: Annotated[str, typer.Option(help="The split, such as val, test or test-small.")] = "test",
-    root: Annotated[Path | None, typer.Option(help="Where the benchmarks are; MAMBAMATCHER_DATA if not given.")] = None,
+    dataset: Dataset,
+    split: Annotated[
+        str | None,
+        typer.Option(help="The split, such as val, test or test-small; for a file of your own trn, val or all."),
+    ] = None,
+    root: Root = None,
+    split_seed: SplitSeed = 0,
     out: Annotated[Path, typer.Option(help="The folder for predictions and reports.")] = Path("evaluation"),
     limit: Annotated[
         int | None, typer.Option(min=1, help="Take only this many pairs, spread over the categories by a fixed seed.")
@@ -34,12 +39,14 @@ def evaluate(
     overwrite: Annotated[bool, typer.Option(help="Begin again instead of resuming from saved predictions.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Predict every pair of a benchmark once, save it, and score it under every protocol.
+    """Predict every pair of a dataset once, save it, and score it under every protocol.
 
-    A run that was stopped resumes where it stopped. Saved predictions in place of MODEL are scored again.
+    Without --split it is test, or for a file of your own val: its held-out images. A run that was stopped resumes where
+    it stopped. Saved predictions in place of MODEL are scored again.
 
     Example: mambamatcher evaluate nearest --dataset spair --split val --root data --out results
     """
+    from mambamatcher.datasets.benchmarks import find_dataset
     from mambamatcher.evaluation.evaluate import Request, rescore
     from mambamatcher.evaluation.evaluate import evaluate as run
     from mambamatcher.evaluation.pck import ALPHAS
@@ -50,7 +57,7 @@ def evaluate(
 
     request = Request(
         dataset=dataset,
-        split=split,
+        split=split or find_dataset(dataset).evaluation_split,
         output=out,
         root=root,
         limit=first,
@@ -58,6 +65,7 @@ def evaluate(
         alphas=sorted(alpha) if alpha else ALPHAS,
         skip_bad=skip_bad,
         overwrite=overwrite,
+        split_seed=split_seed,
     )
     if model.endswith(".jsonl"):
         report = rescore(Path(model), request)

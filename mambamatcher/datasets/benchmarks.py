@@ -1,5 +1,6 @@
-"""The benchmarks by name: parser, splits, metric and download of each."""
+"""The benchmarks by name: parser, splits, metric and download of each. A file of annotated images is one too."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,6 +8,8 @@ from pathlib import Path
 from mambamatcher.datasets.ap10k import read_ap10k
 from mambamatcher.datasets.faults import Faults
 from mambamatcher.datasets.image_cache import without_bad_images
+from mambamatcher.datasets.own_data import PAIRS as OWN_PAIRS
+from mambamatcher.datasets.own_data import OwnData
 from mambamatcher.datasets.pf_pascal import read_pf_pascal
 from mambamatcher.datasets.pf_willow import read_pf_willow
 from mambamatcher.datasets.reading import data_root
@@ -18,6 +21,8 @@ from mambamatcher.datasets.spair_u import read_spair_u
 from mambamatcher.datasets.voc_keypoints import PAIRS, read_voc, read_voc_instances, read_voc_keypoints
 from mambamatcher.errors import InputError
 from mambamatcher.registry import Registry, unknown
+
+HELD_OUT_SPLITS = ("selection", "val", "test")  # the first of these that a dataset has is held out from training
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +44,16 @@ class Benchmark:
     rendered: bool = False
     folders: tuple[str, ...]
     get: str
+
+    @property
+    def held_out_split(self) -> str:
+        """The split to validate on while a model is trained on `trn`."""
+        return next(name for name in HELD_OUT_SPLITS if name in self.splits)
+
+    @property
+    def evaluation_split(self) -> str:
+        """The split to evaluate on unless another is named."""
+        return "test" if "test" in self.splits else self.held_out_split
 
 
 @dataclass(frozen=True)
@@ -136,26 +151,57 @@ DATASETS.register("synthetic")(
 )
 
 
-def read_pairs(
-    dataset: str, split: str, root: Path | None = None, *, skip_bad: bool = False, check_images: bool = True
-) -> Reading:
-    """Read one split of a benchmark.
+def is_own(dataset: str) -> bool:
+    """Return whether a dataset is a file of annotated images rather than the name of a benchmark."""
+    return dataset not in DATASETS and (os.path.exists(dataset) or Path(dataset).name != dataset or "." in dataset)
+
+
+def find_dataset(dataset: str, split_seed: int = 0) -> Benchmark:
+    """Return a benchmark by name, or a file of annotated images as one.
 
     Args:
-        dataset: Name of the benchmark.
-        split: Name of the split.
-        root: Folder with the benchmarks. `MAMBAMATCHER_DATA` if not given.
-        skip_bad: Skip bad items and list them in the result, instead of raising an error.
-        check_images: Decode every image once, so that none fails later.
+        dataset: Name of the benchmark, or a file of annotated images.
+        split_seed: Which images of such a file are held out.
 
     Raises:
-        ConfigError: If there is no such benchmark or split.
+        ConfigError: If it is neither.
+    """
+    if not is_own(dataset):
+        return DATASETS[dataset]
+    own = OwnData(Path(dataset).expanduser(), split_seed)
+    return Benchmark(parse=own.read, splits=dict.fromkeys(OWN_PAIRS), folders=(), get="it is a file of your own")
+
+
+def read_pairs(
+    dataset: str,
+    split: str,
+    root: Path | None = None,
+    *,
+    skip_bad: bool = False,
+    check_images: bool = True,
+    split_seed: int = 0,
+) -> Reading:
+    """Read one split of a benchmark, or of a file of annotated images.
+
+    Args:
+        dataset: Name of the benchmark, or the file.
+        split: Name of the split.
+        root: Folder with the benchmarks, `MAMBAMATCHER_DATA` if not given; or the folder of the file's images, that of
+            the file if not given.
+        skip_bad: Skip bad items and list them in the result, instead of raising an error.
+        check_images: Decode every image once, so that none fails later.
+        split_seed: Which images of a file are held out.
+
+    Raises:
+        ConfigError: If there is no such dataset or split.
         InputError: If the data is missing, an item is bad, or no usable pair is left.
     """
-    benchmark = DATASETS[dataset]
+    benchmark = find_dataset(dataset, split_seed)
     if split not in benchmark.splits:
         raise unknown(f"split of {dataset}", split, benchmark.splits)
     faults = Faults()
+    if is_own(dataset) and root is None:
+        root = Path(dataset).expanduser().parent
     folder = Path() if benchmark.rendered else data_root(root)
     pairs = benchmark.parse(folder, split, faults)
     if check_images and not benchmark.rendered:

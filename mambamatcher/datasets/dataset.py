@@ -188,7 +188,8 @@ class GroupDataset(_SeededDataset[list[PairSample]]):
 
     def __getitem__(self, index: int) -> list[PairSample]:
         first, generator = self.pairs[index], self._generator(index)
-        others = [each for each in self._by_category[first.category] if each not in (first.source, first.target)]
+        taken = {(each.path, each.flip) for each in (first.source, first.target)}  # an image may hold several objects
+        others = [each for each in self._by_category[first.category] if (each.path, each.flip) not in taken]
         chosen = generator.permutation(len(others))[: self.images - 2]
         members = [first.source, first.target, *(others[number] for number in chosen)]
         if self.augmentation is None:

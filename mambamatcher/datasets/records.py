@@ -1,6 +1,7 @@
 """Annotated images and pairs: what every benchmark is read into. Coordinates are (x, y) in original pixels."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -18,7 +19,13 @@ Box = tuple[float, float, float, float]
 
 # VOC counts pixels from one and some releases round, so a correct box may extend this far beyond its image
 BOX_TOLERANCE = 2.0
-_MIRRORED = {"L": "R", "R": "L", "Left": "Right", "Right": "Left", "left": "right", "right": "left"}
+_PAIRED = (("L", "R"), ("l", "r"), ("Left", "Right"), ("left", "right"), ("LEFT", "RIGHT"))
+_MIRRORED = dict(_PAIRED) | {right: left for left, right in _PAIRED}
+# a word at the start of the name or after a sign, or a capitalised one after a small letter; a letter alone
+_SIDE = re.compile(
+    r"(?<![A-Za-z])(?:left|right|(?:Left|Right|LEFT|RIGHT)(?![a-z]))|(?<=[a-z])(?:Left|Right)(?![a-z])"
+    r"|(?<![A-Za-z0-9])(?:[LlRr](?![A-Za-z0-9])|[LR](?=[A-Z][a-z]))|(?<=[a-z])[LR](?![A-Za-z0-9])"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +116,10 @@ def mirror_name(name: str) -> str:
     """Return the name that a keypoint has in a mirrored image. Names without a side do not change.
 
     Example:
-        >>> mirror_name("L_Eye"), mirror_name("Leg_Right_Back"), mirror_name("Nose")
-        ('R_Eye', 'Leg_Left_Back', 'Nose')
+        >>> mirror_name("L_Eye"), mirror_name("Leg_Right_Back"), mirror_name("left ear"), mirror_name("Nose")
+        ('R_Eye', 'Leg_Left_Back', 'right ear', 'Nose')
     """
-    return "_".join(_MIRRORED.get(word, word) for word in name.split("_"))
+    return _SIDE.sub(lambda found: _MIRRORED[found[0]], name)
 
 
 def has_side(name: str) -> bool:

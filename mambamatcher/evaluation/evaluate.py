@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mambamatcher.datasets.benchmarks import DATASETS, Reading, read_pairs
+from mambamatcher.datasets.benchmarks import Reading, find_dataset, read_pairs
 from mambamatcher.datasets.records import Pair, fingerprint
 from mambamatcher.errors import InputError
 from mambamatcher.evaluation.gallery import write_gallery
@@ -34,7 +34,7 @@ PREDICTIONS, GALLERY = "predictions.jsonl", "worst.html"
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What to evaluate on and where the results go."""
+    """What to evaluate on and where the results go; `dataset` is a benchmark's name or a file of annotated images."""
 
     dataset: str
     split: str
@@ -45,6 +45,7 @@ class Request:
     alphas: Sequence[float] = ALPHAS
     skip_bad: bool = False
     overwrite: bool = False
+    split_seed: int = 0  # of a file of annotated images
 
 
 def evaluate(predictor: Predictor, request: Request, engine: Engine = LOCAL) -> Report:
@@ -110,7 +111,9 @@ def _reports(request: Request) -> list[Path]:
 
 
 def _read(request: Request) -> Reading:
-    return read_pairs(request.dataset, request.split, request.root, skip_bad=request.skip_bad)
+    return read_pairs(
+        request.dataset, request.split, request.root, skip_bad=request.skip_bad, split_seed=request.split_seed
+    )
 
 
 def _header(model: str, configuration: Mapping[str, Any], reading: Reading, request: Request) -> Header:
@@ -120,7 +123,7 @@ def _header(model: str, configuration: Mapping[str, Any], reading: Reading, requ
         configuration=configuration,
         dataset=request.dataset,
         split=request.split,
-        reference=DATASETS[request.dataset].reference,
+        reference=find_dataset(request.dataset).reference,
         fingerprint=fingerprint(reading.pairs),
         pairs=len(reading.pairs),
         skipped=reading.skipped,

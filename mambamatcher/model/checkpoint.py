@@ -115,19 +115,23 @@ def load_pretrained(source: str | PathLike[str]) -> MambaMatcher:
 def _load(folder: Path) -> MambaMatcher:
     require_saved(folder)
     config = read_config(folder / CONFIG)
-    # The folder holds all weights, so the backbone must not load its own.
-    empty = replace(config, backbone=replace(config.backbone, weights="random"))
     state = read_state_dict(folder / WEIGHTS)
     try:
         with torch.device("meta"):  # allocates nothing, however large the sizes in the file
-            check_fit(MambaMatcher(empty), state, str(folder))
+            check_fit(build_empty(config), state, str(folder))
     except (RuntimeError, OverflowError, TypeError) as error:
         reason = str(error).splitlines()[0]
         raise ConfigError(f"{folder / CONFIG} describes a model that cannot be built: {reason}") from error
-    model = MambaMatcher(empty)
-    model.config = config
+    model = build_empty(config)
     model.load_state_dict(state)
     return model.eval()
+
+
+def build_empty(config: ModelConfig) -> MambaMatcher:
+    """Build a model whose weights are loaded next, all of them, so that its backbone need not load its own."""
+    model = MambaMatcher(replace(config, backbone=replace(config.backbone, weights="random")))
+    model.config = config
+    return model
 
 
 def find_config(name: str) -> ModelConfig:
@@ -145,8 +149,7 @@ def find_config(name: str) -> ModelConfig:
 
 def reconfigured(model: MambaMatcher, config: ModelConfig) -> MambaMatcher:
     """Return a model with the same weights and another configuration, such as another image size or readout."""
-    changed = MambaMatcher(replace(config, backbone=replace(config.backbone, weights="random")))
-    changed.config = config
+    changed = build_empty(config)
     load_exactly(changed, dict(model.state_dict()), "the model's weights")
     return changed.eval()
 

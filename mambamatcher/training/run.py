@@ -2,6 +2,7 @@
 
 import errno
 import logging
+import sys
 import warnings
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from lightning.pytorch.utilities import rank_zero_only
 
 from mambamatcher.errors import InputError
 from mambamatcher.io.tensor_store import TensorStore
+from mambamatcher.model.checkpoint import build_empty
 from mambamatcher.model.mambamatcher import MambaMatcher, check_side
 from mambamatcher.training.callbacks import (
     Checkpoints,
@@ -28,9 +30,9 @@ from mambamatcher.training.callbacks import (
 from mambamatcher.training.data_module import TrainingData, TrainingPairs
 from mambamatcher.training.folder import LAST, MODEL, export_best, opened
 from mambamatcher.training.metric import PCK
-from mambamatcher.training.module import TrainingError, TrainingModule
+from mambamatcher.training.module import VALIDATION_ALPHA, VALIDATION_PCK, TrainingError, TrainingModule
 from mambamatcher.training.recipe import Recipe
-from mambamatcher.training.start import begin
+from mambamatcher.training.start import begin, inherit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +73,7 @@ def train(recipe: Recipe, pairs: TrainingPairs, folder: Path, hardware: Hardware
     recipe.accumulation(hardware.processes)  # refuses what does not divide, before anything is written
     _quieten()
     seed_everything(recipe.seed, workers=True, verbose=False)
-    model = MambaMatcher(recipe.model)
+    model = MambaMatcher(recipe.model) if recipe.start is None else build_empty(recipe.model)
     for side in recipe.sides:
         check_side(side, model.backbone.stride)
     if not (resume and (folder / LAST).exists()):
@@ -85,6 +87,8 @@ def train(recipe: Recipe, pairs: TrainingPairs, folder: Path, hardware: Hardware
         run = nullcontext(folder / LAST if resume and (folder / LAST).exists() else None)
     with run as checkpoint:
         _fit(recipe, model, pairs, folder, hardware, checkpoint)
+        if recipe.start is not None and getattr(rank_zero_only, "rank", 0) == 0:
+            inherit(recipe.start, folder / MODEL)
     return folder / MODEL
 
 
@@ -125,6 +129,8 @@ def _fit(
         profiler=SimpleProfiler(folder, "profile") if hardware.profile else None,
     )
     try:
+        if recipe.start is not None and checkpoint is None:
+            _validate_start(trainer, module, data)
         trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
     except InputError as error:  # a loader's worker puts its whole traceback into the message
         raise InputError(str(error).strip().rpartition(f"{InputError.__name__}: ")[2]) from error
@@ -137,6 +143,13 @@ def _fit(
         ) from error
     if trainer.is_global_zero:
         export_best(folder, model)
+
+
+def _validate_start(trainer: Trainer, module: TrainingModule, data: TrainingData) -> None:
+    """Print how good the model is that training starts from."""
+    (found,) = trainer.validate(module, datamodule=data, verbose=False)
+    if trainer.is_global_zero:
+        sys.stderr.write(f"start: validation PCK@{VALIDATION_ALPHA:.2f} {found[VALIDATION_PCK]:.2f}\n")
 
 
 def _quieten() -> None:

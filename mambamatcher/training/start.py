@@ -10,10 +10,14 @@ from torch import Tensor, nn
 from mambamatcher.datasets.dataset import PairDataset
 from mambamatcher.datasets.records import Pair
 from mambamatcher.errors import ConfigError, WeightsError
+from mambamatcher.io.atomic import write_bytes_atomically
+from mambamatcher.matching.confidence import CALIBRATION
 from mambamatcher.model.backbones import Backbone
-from mambamatcher.model.backbones.weights import StateDict, load_exactly, reading
-from mambamatcher.model.checkpoint import load_pretrained
+from mambamatcher.model.backbones.weights import StateDict, load_exactly, read_state_dict, reading
+from mambamatcher.model.checkpoint import load_pretrained, read_config
+from mambamatcher.model.config import to_dict
 from mambamatcher.model.mambamatcher import MambaMatcher
+from mambamatcher.model.saved import CONFIG, GRAPH, INT8_GRAPH, WEIGHTS, find_pretrained, fingerprint
 
 PAIRS = 64  # whose images the principal components are computed from
 
@@ -21,15 +25,15 @@ PAIRS = 64  # whose images the principal components are computed from
 def begin(model: MambaMatcher, start: str | None, pairs: Sequence[Pair]) -> None:
     """Initialise a new model."""
     if start is not None:
-        begin_with(model, Path(start))
+        begin_with(model, start)
     elif model.backbone.projections:
         dataset = PairDataset(pairs[:PAIRS], model.config.side)
         principal_projections(model.backbone, [dataset[index].source_image for index in range(len(dataset))])
 
 
-def begin_with(model: MambaMatcher, start: Path) -> None:
+def begin_with(model: MambaMatcher, start: str | Path) -> None:
     """Take over a model's weights; a correlation aggregation that it does not have keeps its own initialisation."""
-    state = checkpoint_weights(start) if start.is_file() else dict(load_pretrained(start).state_dict())
+    state = checkpoint_weights(Path(start)) if Path(start).is_file() else dict(load_pretrained(start).state_dict())
     own = model.state_dict()
     new = {key: value for key, value in own.items() if key.startswith("correlation.") and not _same(state, key, value)}
     known = {key: value for key, value in state.items() if not key.startswith("correlation.") or key in own}
@@ -37,6 +41,25 @@ def begin_with(model: MambaMatcher, start: Path) -> None:
         load_exactly(model, known | new, str(start))
     except WeightsError as error:
         raise ConfigError(f"cannot start from {start}: {error}") from error
+
+
+def inherit(start: str, folder: Path) -> None:
+    """Give a trained model the calibration of the model it started from, and its ONNX graphs where they still fit.
+
+    A graph holds no weights. A calibration that the folder has already is kept.
+    """
+    if Path(start).is_file():  # a checkpoint has neither
+        return
+    before = find_pretrained(start)
+    graphs = (GRAPH, INT8_GRAPH) if _fingerprint(before) == _fingerprint(folder) else ()
+    for name in (CALIBRATION, *graphs):
+        if (before / name).is_file() and not (folder / name).exists():
+            write_bytes_atomically(folder / name, (before / name).read_bytes())
+
+
+def _fingerprint(folder: Path) -> str:
+    shapes = {key: tuple(value.shape) for key, value in read_state_dict(folder / WEIGHTS).items()}
+    return fingerprint(to_dict(read_config(folder / CONFIG)), shapes)
 
 
 def checkpoint_weights(path: Path) -> StateDict:

@@ -1,28 +1,39 @@
 """Points as COCO keypoints: `images`, `annotations` and `categories`."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from mambamatcher.errors import InputError
-from mambamatcher.io.points.point_set import ABSENT, PointSet, make_points
+from mambamatcher.io.points.point_set import ABSENT, Box, PointSet, make_points
 
 
 def from_coco(content: Mapping[str, Any]) -> dict[str | None, PointSet]:
     """Return the points of each image."""
     images = {image["id"]: image for image in content["images"]}
-    names = {category["id"]: category.get("keypoints") for category in content.get("categories", [])}
+    categories = {category["id"]: category for category in content.get("categories", [])}
     found: dict[str | None, PointSet] = {}
     for annotation in content["annotations"]:
         image = images[annotation["image_id"]]
         if image["file_name"] in found:
             raise InputError(f"{image['file_name']} has several annotated objects; keep the one whose points to use")
+        category = categories.get(annotation.get("category_id"), {})
         triples = np.asarray(annotation["keypoints"], dtype=np.float64).reshape(-1, 3)
-        found[image["file_name"]] = make_points(
-            triples[:, :2], names.get(annotation.get("category_id")), triples[:, 2].astype(np.int64)
+        points = make_points(triples[:, :2], category.get("keypoints"), triples[:, 2].astype(np.int64))
+        found[image["file_name"]] = replace(
+            points, category=category.get("name"), box=_from_box(annotation.get("bbox"))
         )
     return found
+
+
+def _from_box(bbox: Sequence[float] | None) -> Box | None:
+    """Return the corners of a COCO box; one without width or height says nothing."""
+    if bbox is None:
+        return None
+    left, top, width, height = map(float, bbox)
+    return (left, top, left + width, top + height) if width > 0 and height > 0 else None
 
 
 def to_coco(annotations: Mapping[str, PointSet], category: str = "object") -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import reprlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -15,17 +15,30 @@ ABSENT, HIDDEN, VISIBLE = 0, 1, 2  # COCO's numbers; the coordinates of an absen
 
 Pixels = Float[NDArray[np.float64], "keypoint 2"]
 Size = tuple[int, int]
+Box = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PointSet:
-    """The named points of one image; `size` is the image's (width, height), where it is known."""
+    """The named points of one image.
+
+    Attributes:
+        points: In pixels.
+        names: A name for each.
+        visibility: 0 (absent), 1 (hidden) or 2 (visible) for each.
+        confidence: From 0 to 1 for each, where it is known.
+        size: The image's (width, height), where it is known.
+        category: What kind of object it is, where it is known.
+        box: The object's box (x1, y1, x2, y2), where it is known.
+    """
 
     points: Pixels
     names: tuple[str, ...]
     visibility: Int[np.ndarray, " keypoint"]
     confidence: Float[np.ndarray, " keypoint"] | None = None
     size: Size | None = None
+    category: str | None = None
+    box: Box | None = None
 
     def __post_init__(self) -> None:
         if not len(self.points) == len(self.names) == len(self.visibility):
@@ -39,12 +52,12 @@ class PointSet:
     def visible(self) -> "PointSet":
         """Return the visible points, which are those that can be matched."""
         kept = np.flatnonzero(self.visibility == VISIBLE)
-        return PointSet(
+        return replace(
+            self,
             points=self.points[kept],
             names=tuple(self.names[index] for index in kept),
             visibility=self.visibility[kept],
             confidence=None if self.confidence is None else self.confidence[kept],
-            size=self.size,
         )
 
 
