@@ -1,12 +1,12 @@
 """A record of the files a run has written, so that a file changed since is never replaced."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import blake2b
 from pathlib import Path
 
 from mambamatcher.errors import InputError
-from mambamatcher.io.atomic import make_folder, parse_json, write_text_atomically
+from mambamatcher.io.atomic import make_folder, parse_json, write_atomically, write_text_atomically
 
 FILE = "written.json"
 VERSION = 1
@@ -37,10 +37,20 @@ class WrittenFiles:
 
     def write(self, name: str, text: str, errors: str = "strict") -> None:
         """Write a text file, over the one that is there; see `write_text_atomically` for `errors`."""
-        digest = _digest(text.encode("utf-8", errors))
-        self._record({name: [*self._digests.get(name, []), digest]})
-        write_text_atomically(self._folder / name, text, overwrite=True, errors=errors)
-        self._record({name: [digest]})
+        self.fill(name, lambda temporary: _fill(temporary, text.encode("utf-8", errors)))
+
+    def fill(self, name: str, write: Callable[[Path], None]) -> None:
+        """Let `write` fill a temporary file, and put it in place of the one that is there."""
+        digests: list[str] = []
+
+        def write_and_record(temporary: Path) -> None:
+            write(temporary)
+            digests.append(_digest_file(temporary))
+            self._record({name: [*self._digests.get(name, []), *digests]})
+
+        make_folder(self._folder)
+        write_atomically(self._folder / name, write_and_record, overwrite=True)
+        self._record({name: digests})
 
     def add(self, name: str) -> None:
         """Record a file as it is now."""
@@ -76,6 +86,10 @@ def _read(path: Path) -> dict[str, list[str]]:
         raise InputError(
             f"{path} is damaged, so what was changed in this folder cannot be told; use another folder"
         ) from error
+
+
+def _fill(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
 
 
 def _digest(content: bytes) -> str:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from mambamatcher.errors import InputError
 from mambamatcher.io.atomic import parse_json, write_atomically
-from mambamatcher.io.points import ABSENT, HIDDEN, VISIBLE, PointSet, format_points
+from mambamatcher.io.points import ABSENT, HIDDEN, VISIBLE, PointSet, write_points
 from mambamatcher.io.written import WrittenFiles
 from mambamatcher.jobs.journal import Result
 from mambamatcher.jobs.source import Source
@@ -69,8 +70,8 @@ def write_formats(
 ) -> None:
     """Write all results as CSV, COCO and the page to review them by."""
     found = {result["image"]: _point_set(result) for result in results if "error" not in result}
-    for name in (CSV, COCO):  # file names that are not UTF-8 are written as the bytes they are
-        written.write(name, format_points(name, found), errors="surrogateescape")
+    for name, format in ((CSV, "csv"), (COCO, "coco")):
+        written.fill(name, partial(write_points, annotations=found, overwrite=True, format=format))
     shown = [
         ("reference" if each.path is None else each.path.name, each.loaded.image, each.points) for each in references
     ]

@@ -1,8 +1,8 @@
-"""The named points of one image, in continuous pixels of the upright image; (0, 0) is its upper left corner."""
+"""The named points of one object, in continuous pixels of the upright image; (0, 0) is its upper left corner."""
 
 import reprlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -19,42 +19,55 @@ Size = tuple[int, int]
 
 @dataclass(frozen=True, kw_only=True)
 class PointSet:
-    """The named points of one image; `size` is the image's (width, height), where it is known."""
+    """The named points of one object; `size` is the image's (width, height), where it is known."""
 
     points: Pixels
     names: tuple[str, ...]
     visibility: Int[np.ndarray, " keypoint"]
     confidence: Float[np.ndarray, " keypoint"] | None = None
     size: Size | None = None
+    category: str | None = None
 
     def __post_init__(self) -> None:
         if not len(self.points) == len(self.names) == len(self.visibility):
             raise InputError(
                 f"{len(self.points)} points have {len(self.names)} names and {len(self.visibility)} visibilities"
             )
+        if self.confidence is not None and self.confidence.shape != (len(self.points),):
+            raise InputError(f"{len(self.points)} points have {self.confidence.size} confidences")
         repeated = [name for name, following in pairwise(sorted(self.names)) if name == following]
         if repeated:
-            raise InputError(f"two points of one image are named {repeated[0]!r}")
+            raise InputError(f"two points of one object are named {repeated[0]!r}")
 
     def visible(self) -> "PointSet":
         """Return the visible points, which are those that can be matched."""
         kept = np.flatnonzero(self.visibility == VISIBLE)
-        return PointSet(
+        return replace(
+            self,
             points=self.points[kept],
             names=tuple(self.names[index] for index in kept),
             visibility=self.visibility[kept],
             confidence=None if self.confidence is None else self.confidence[kept],
-            size=self.size,
         )
 
 
-def make_points(points: ArrayLike, names: Sequence[str] | None = None, visibility: ArrayLike | None = None) -> PointSet:
+def make_points(
+    points: ArrayLike,
+    names: Sequence[str] | None = None,
+    visibility: ArrayLike | None = None,
+    confidence: ArrayLike | None = None,
+    size: Size | None = None,
+    category: str | None = None,
+) -> PointSet:
     """Make a point set.
 
     Args:
         points: A list of (x, y).
         names: Their names; by default their numbers, from 1.
         visibility: 0 (absent), 1 (hidden) or 2 (visible) for each, or booleans; by default all are visible.
+        confidence: From 0 to 1 for each, where it is known.
+        size: Width and height of the image, where they are known.
+        category: What kind of object it is.
 
     Raises:
         InputError: The lists do not fit together, or hold something else.
@@ -68,7 +81,10 @@ def make_points(points: ArrayLike, names: Sequence[str] | None = None, visibilit
             f"visibility is 0 (absent), 1 (hidden) or 2 (visible) for each point, got {reprlib.repr(seen.tolist())}"
         )
     labels = tuple(map(str, range(1, len(array) + 1))) if names is None else tuple(map(str, names))
-    return PointSet(points=array, names=labels, visibility=seen.astype(np.int64))
+    sure = None if confidence is None else np.asarray(confidence, dtype=np.float64)
+    return PointSet(
+        points=array, names=labels, visibility=seen.astype(np.int64), confidence=sure, size=size, category=category
+    )
 
 
 def as_points(points: ArrayLike) -> Pixels:
