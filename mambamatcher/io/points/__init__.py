@@ -1,6 +1,10 @@
 """Points on images, and the files they come from and go to: one module per format."""
 
-import mambamatcher.io.points.json_format  # noqa: F401  each of these modules registers its format
+# ruff: noqa: F401  the modules of the formats register them
+import mambamatcher.io.points.cvat_format
+import mambamatcher.io.points.json_format
+import mambamatcher.io.points.label_studio_format
+import mambamatcher.io.points.x_anylabeling_format
 from mambamatcher.io.points.annotations import Annotations, Settings, Skeleton, as_annotations, one_per_image
 from mambamatcher.io.points.coco_format import to_coco
 from mambamatcher.io.points.csv_format import to_csv

@@ -158,7 +158,7 @@ FORMATS.register("coco")(
     Format(
         title="COCO keypoints",
         file="points.coco.json",
-        holds=lambda content: isinstance(content, dict) and "annotations" in content,
+        holds=lambda content: isinstance(content, dict) and {"annotations", "images"} <= content.keys(),
         parse=from_coco,
         write=write_coco,
     )

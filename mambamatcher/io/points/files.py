@@ -8,6 +8,7 @@ from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from urllib.parse import quote
 
 from mambamatcher.errors import InputError
 from mambamatcher.extras import require
@@ -205,9 +206,13 @@ def write_points(
 
 
 def with_prefix(annotations: Annotations, prefix: str) -> Annotations:
-    """Write a prefix before the name of every image."""
-    images = {f"{prefix}{image or ''}" if prefix else image: each for image, each in annotations.images.items()}
-    return replace(annotations, images=images)
+    """Write a prefix before the name of every image; where it is of a URL, the name is percent-encoded."""
+    if not prefix:
+        return annotations
+    encode = quote if "?" in prefix or "://" in prefix else str
+    return replace(
+        annotations, images={prefix + encode(image or ""): objects for image, objects in annotations.images.items()}
+    )
 
 
 def _write_folder(path: Path, write: Callable[[Path], None], overwrite: bool) -> None:

@@ -14,7 +14,7 @@ Write: TypeAlias = Callable[[Path, Annotations, Settings], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
-    """How points are read from a file and written to one.
+    """How points are read from a file and written to one; a format that is only written has neither `read` nor `parse`.
 
     Args:
         title: What people call it.
@@ -38,6 +38,11 @@ class Format:
     parse: Callable[[Any], Annotations] | None = None
     is_folder: bool = False
     needs: tuple[str, ...] = ()
+
+    @property
+    def is_read(self) -> bool:
+        """Whether files of this format can be read."""
+        return self.read is not None or self.parse is not None
 
 
 FORMATS: Registry[Format] = Registry("format of points")

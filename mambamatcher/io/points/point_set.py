@@ -80,10 +80,20 @@ def make_points(
         raise InputError(
             f"visibility is 0 (absent), 1 (hidden) or 2 (visible) for each point, got {reprlib.repr(seen.tolist())}"
         )
+    present = seen != ABSENT
+    if len(present) == len(array) and not np.isfinite(array[present]).all():
+        raise InputError(f"places of points must be finite numbers, got {reprlib.repr(array.tolist())}")
     labels = tuple(map(str, range(1, len(array) + 1))) if names is None else tuple(map(str, names))
     sure = None if confidence is None else np.asarray(confidence, dtype=np.float64)
+    if sure is not None and not np.isfinite(sure).all():
+        raise InputError(f"confidences must be finite numbers, got {reprlib.repr(sure.tolist())}")
     return PointSet(
-        points=array, names=labels, visibility=seen.astype(np.int64), confidence=sure, size=size, category=category
+        points=np.nan_to_num(array, posinf=0, neginf=0),
+        names=labels,
+        visibility=seen.astype(np.int64),
+        confidence=sure,
+        size=size,
+        category=category,
     )
 
 
