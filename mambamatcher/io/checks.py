@@ -47,3 +47,8 @@ def check_numbers(values: Any, count: int, name: str) -> None:
         raise InputError(f"{name} must hold {count} numbers, got {values!r:.60}")
     for value in values:
         check_number(value)
+
+
+def first_line(error: Exception) -> str:
+    """Return what an error of another library says, as a part of one sentence."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

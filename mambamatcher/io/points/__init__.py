@@ -2,8 +2,11 @@
 
 # ruff: noqa: F401  the modules of the formats register them
 import mambamatcher.io.points.cvat_format
+import mambamatcher.io.points.deeplabcut_format
+import mambamatcher.io.points.deeplabcut_h5_format
 import mambamatcher.io.points.json_format
 import mambamatcher.io.points.label_studio_format
+import mambamatcher.io.points.sleap_format
 import mambamatcher.io.points.x_anylabeling_format
 from mambamatcher.io.points.annotations import Annotations, Settings, Skeleton, as_annotations, one_per_image
 from mambamatcher.io.points.coco_format import to_coco

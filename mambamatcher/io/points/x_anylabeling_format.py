@@ -16,6 +16,7 @@ from mambamatcher.io.atomic import parse_json
 from mambamatcher.io.checks import check_kind, naming
 from mambamatcher.io.points.annotations import DEFAULT_CATEGORY, Annotations, Settings
 from mambamatcher.io.points.formats import FORMATS, Format
+from mambamatcher.io.points.images import split_frame
 from mambamatcher.io.points.point_set import ABSENT, HIDDEN, VISIBLE, PointSet, Size, make_points
 
 VERSION = "3.0.0"  # of X-AnyLabeling, whose fields are written
@@ -127,10 +128,11 @@ def write_folder(folder: Path, annotations: Annotations, settings: Settings) -> 
         name = PurePosixPath(image or "image")
         if name.is_absolute() or ".." in name.parts or not name.name:
             raise InputError(f"{image!r:.60} is not a path within a folder, and X-AnyLabeling needs a file beside it")
-        path = folder / name.with_suffix(".json")
+        is_frame = split_frame(name.name) is not None
+        path = folder / (name.with_name(f"{name.name}.json") if is_frame else name.with_suffix(".json"))
         path.parent.mkdir(parents=True, exist_ok=True)
         size = next((each.size for each in objects if each.size is not None), (None, None))
-        content = {
+        content: dict[str, Any] = {
             "version": VERSION,
             "flags": {},
             "shapes": to_shapes(objects),
