@@ -78,6 +78,16 @@ def remove_files(*paths: Path) -> None:
             raise InputError(f"cannot remove {path}: {error.strerror}") from error
 
 
+def move_files(places: Mapping[Path, Path]) -> None:
+    """Move files, each in one step, over those that are there; folders are created."""
+    try:
+        for source, target in places.items():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(source, target)
+    except OSError as error:
+        raise InputError(f"cannot write {target}: {error.strerror or error}") from error
+
+
 def write_atomically(path: Path, write: Callable[[Path], None], overwrite: bool = False) -> None:
     """Let `write` fill a temporary file beside `path`, then put it in place in one step."""
     refuse_existing(path, overwrite)

@@ -8,7 +8,15 @@ import mambamatcher.io.points.json_format
 import mambamatcher.io.points.label_studio_format
 import mambamatcher.io.points.sleap_format
 import mambamatcher.io.points.x_anylabeling_format
-from mambamatcher.io.points.annotations import Annotations, Settings, Skeleton, as_annotations, one_per_image
+from mambamatcher.io.points.annotations import (
+    Annotations,
+    Settings,
+    Skeleton,
+    as_annotations,
+    one_per_image,
+    with_category,
+    with_skeleton,
+)
 from mambamatcher.io.points.coco_format import to_coco
 from mambamatcher.io.points.csv_format import to_csv
 from mambamatcher.io.points.files import (
@@ -61,5 +69,7 @@ __all__ = [
     "split_frame",
     "to_coco",
     "to_csv",
+    "with_category",
+    "with_skeleton",
     "write_points",
 ]

@@ -21,10 +21,12 @@ class Annotations:
         images: The objects of each image, by its name; None stands for an image that is not named. A name is a path
             with forward slashes, or a frame of a video, see `name_frame`.
         skeletons: By category, which points a line joins.
+        has_visibility: Whether the format tells hidden points from visible ones.
     """
 
     images: Mapping[str | None, Sequence[PointSet]]
     skeletons: Mapping[str, Skeleton] = field(default_factory=dict)
+    has_visibility: bool = True
 
     @property
     def categories(self) -> dict[str, list[str]]:
@@ -71,6 +73,41 @@ def as_annotations(annotations: Annotations | Mapping[str, PointSet] | Mapping[s
     return Annotations(images={image: [each] for image, each in annotations.items()})
 
 
+def with_category(annotations: Annotations, category: str | None) -> Annotations:
+    """Keep the objects of one category, or give it to objects that have none.
+
+    Args:
+        annotations: The objects of a file.
+        category: The category; None changes nothing.
+
+    Raises:
+        InputError: The objects have categories, and this is none of them.
+    """
+    if category is None:
+        return annotations
+    known = {each.category for each in annotations.objects() if each.category is not None}
+    if known and category not in known:
+        raise InputError(str(unknown("category", category, known)))
+    images = {
+        image: [replace(each, category=category) for each in objects if each.category == category or not known]
+        for image, objects in annotations.images.items()
+    }
+    return replace(annotations, images={image: objects for image, objects in images.items() if objects})
+
+
+def with_skeleton(annotations: Annotations, skeleton: Skeleton) -> Annotations:
+    """Join points of every category by the same lines, where there are any to draw.
+
+    Raises:
+        InputError: A line is to a point that no category has.
+    """
+    names = {name for each in annotations.categories.values() for name in each}
+    for name in (name for pair in skeleton for name in pair):
+        if name not in names:
+            raise InputError(str(unknown("point of the skeleton", name, names)))
+    return replace(annotations, skeletons=dict.fromkeys(annotations.categories, skeleton)) if skeleton else annotations
+
+
 def one_per_image(annotations: Annotations, category: str | None = None) -> dict[str | None, PointSet]:
     """Return the only object of each image.
 
@@ -81,23 +118,10 @@ def one_per_image(annotations: Annotations, category: str | None = None) -> dict
     Raises:
         InputError: An image has several objects, or no object is of that category.
     """
-    known = {each.category for each in annotations.objects()} - {None}
-    if category is not None and known:
-        if category not in known:
-            raise InputError(str(unknown("category", category, (str(each) for each in known))))
-        annotations = replace(
-            annotations,
-            images={
-                image: [each for each in objects if each.category == category]
-                for image, objects in annotations.images.items()
-            },
-        )
     found = {}
-    for image, objects in annotations.images.items():
+    for image, objects in with_category(annotations, category).images.items():
         if len(objects) > 1:
-            one = (
-                "" if category is not None or len({each.category for each in objects}) == 1 else "name a category, or "
-            )
+            one = "name a category, or " if len({each.category for each in objects}) > 1 else ""
             raise InputError(f"{image} has several annotated objects; {one}keep the one whose points to use")
         if objects:
             found[image] = objects[0]

@@ -86,7 +86,7 @@ def from_table(table: Table, stem: str) -> Annotations:
         values = np.array([*row, NAN])
         with naming(image):
             images[image] = [found for names, where in layouts if (found := _object(values, names, where)) is not None]
-    return Annotations(images=images)
+    return Annotations(images=images, has_visibility=False)
 
 
 def _object(values: np.ndarray, names: tuple[str, ...], where: np.ndarray) -> PointSet | None:

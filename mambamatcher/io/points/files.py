@@ -1,7 +1,6 @@
 """Files of points: the format is recognised by the content when reading, and chosen by name when writing."""
 
 import csv
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from os import PathLike
@@ -12,7 +11,7 @@ from urllib.parse import quote
 
 from mambamatcher.errors import InputError
 from mambamatcher.extras import require
-from mambamatcher.io.atomic import parse_json, refuse_existing, write_atomically
+from mambamatcher.io.atomic import move_files, parse_json, refuse_existing, write_atomically
 from mambamatcher.io.points.annotations import Annotations, Settings, as_annotations, one_per_image
 from mambamatcher.io.points.formats import FORMATS, Format
 from mambamatcher.io.points.point_set import PointSet
@@ -224,8 +223,6 @@ def _write_folder(path: Path, write: Callable[[Path], None], overwrite: bool) ->
             files = [file.relative_to(name) for file in sorted(Path(name).rglob("*")) if file.is_file()]
             if not overwrite and (there := next((file for file in files if (path / file).exists()), None)):
                 raise InputError(f"{path / there} exists already; choose another folder or ask to overwrite it")
-            for file in files:
-                (path / file).parent.mkdir(parents=True, exist_ok=True)
-                os.replace(Path(name) / file, path / file)
+            move_files({Path(name) / file: path / file for file in files})
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}") from error
