@@ -80,9 +80,10 @@ def remove_files(*paths: Path) -> None:
 
 def move_files(places: Mapping[Path, Path]) -> None:
     """Move files, each in one step, over those that are there; folders are created."""
+    for folder in {target.parent for target in places.values()}:
+        make_folder(folder)
     try:
         for source, target in places.items():
-            target.parent.mkdir(parents=True, exist_ok=True)
             os.replace(source, target)
     except OSError as error:
         raise InputError(f"cannot write {target}: {error.strerror or error}") from error

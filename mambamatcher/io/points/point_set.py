@@ -76,13 +76,16 @@ def make_points(
     seen = np.full(len(array), VISIBLE) if visibility is None else np.asarray(visibility)
     if seen.dtype == bool:
         seen = np.where(seen, VISIBLE, ABSENT)
-    if seen.ndim != 1 or not np.isin(seen, (ABSENT, HIDDEN, VISIBLE)).all():
+    is_number = seen.dtype.kind in "iuf"
+    if seen.ndim != 1 or not is_number or not ((seen == ABSENT) | (seen == HIDDEN) | (seen == VISIBLE)).all():
         raise InputError(
             f"visibility is 0 (absent), 1 (hidden) or 2 (visible) for each point, got {reprlib.repr(seen.tolist())}"
         )
-    present = seen != ABSENT
-    if len(present) == len(array) and not np.isfinite(array[present]).all():
-        raise InputError(f"places of points must be finite numbers, got {reprlib.repr(array.tolist())}")
+    finite = np.isfinite(array)
+    if not finite.all():
+        if len(seen) == len(array) and not finite[seen != ABSENT].all():
+            raise InputError(f"places of points must be finite numbers, got {reprlib.repr(array.tolist())}")
+        array = np.where(finite, array, 0.0)  # of absent points, whose coordinates mean nothing
     labels = tuple(map(str, range(1, len(array) + 1))) if names is None else tuple(map(str, names))
     sure = None if confidence is None else np.asarray(confidence, dtype=np.float64)
     if sure is not None and not np.isfinite(sure).all():

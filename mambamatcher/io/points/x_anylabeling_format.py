@@ -30,11 +30,11 @@ def read_folder(folder: Path) -> Annotations:
             content = parse_json(path.read_bytes())
             if not is_label_file(content):
                 continue
-            inner = path.parent.relative_to(folder)
-            ((image, objects),) = from_label_file(content, PurePosixPath(inner.as_posix())).images.items()
-            if image in images:
-                raise InputError(f"imagePath {image!r:.60} is that of another file too")
-            images[image] = list(objects)
+            inner = PurePosixPath(path.parent.relative_to(folder).as_posix())
+            for image, objects in from_label_file(content, inner).images.items():
+                if image in images:
+                    raise InputError(f"imagePath {image!r:.60} is that of another file too")
+                images[image] = list(objects)
     return Annotations(images=images)
 
 
@@ -124,28 +124,35 @@ def _shape(label: str, kind: str, points: list[Any], group: int | None) -> dict[
 
 def write_folder(folder: Path, annotations: Annotations, settings: Settings) -> None:
     """Write a file per image, in folders as the images are."""
+    made: set[Path] = set()
     for image, objects in annotations.images.items():
         name = PurePosixPath(image or "image")
         if name.is_absolute() or ".." in name.parts or not name.name:
             raise InputError(f"{image!r:.60} is not a path within a folder, and X-AnyLabeling needs a file beside it")
         is_frame = split_frame(name.name) is not None
         path = folder / (name.with_name(f"{name.name}.json") if is_frame else name.with_suffix(".json"))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        size = next((each.size for each in objects if each.size is not None), (None, None))
-        content: dict[str, Any] = {
-            "version": VERSION,
-            "flags": {},
-            "shapes": to_shapes(objects),
-            "imagePath": name.name,
-            "imageData": None,
-            "imageHeight": size[1],
-            "imageWidth": size[0],
-        }
+        if path.parent not in made:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            made.add(path.parent)
         try:
-            with path.open("x", encoding="utf-8", newline="") as file:
-                json.dump(content, file)
+            with path.open("xb") as file:
+                file.write(json.dumps(to_label_file(name.name, objects)).encode())
         except FileExistsError as error:
             raise InputError(f"{image!r:.60} and another image would have the same file {path.name}") from error
+
+
+def to_label_file(image: str, objects: Sequence[PointSet]) -> dict[str, Any]:
+    """Return the content of the file of one image, which lies beside it."""
+    width, height = next((each.size for each in objects if each.size is not None), (None, None))
+    return {
+        "version": VERSION,
+        "flags": {},
+        "shapes": to_shapes(objects),
+        "imagePath": image,
+        "imageData": None,
+        "imageHeight": height,
+        "imageWidth": width,
+    }
 
 
 FORMATS.register("x-anylabeling")(
