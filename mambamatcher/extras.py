@@ -30,6 +30,9 @@ EXTRAS = {
     "pyarrow": "scale",
     "ray": "scale",
     "captum": "paper",
+    "pandas": "tools",
+    "sleap_io": "tools",
+    "tables": "tools",
     "triton": "gpu",
 }
 

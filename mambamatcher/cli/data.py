@@ -1,4 +1,4 @@
-"""`mambamatcher data`: check the benchmarks on disk."""
+"""`mambamatcher data`: check the benchmarks on disk, and convert points between the formats of tools."""
 
 import json
 from dataclasses import asdict
@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mambamatcher.cli.format_options import NAMES, Category, ImagePrefix, Scorer, SkeletonFile
+
 if TYPE_CHECKING:
     from mambamatcher.datasets.verify import SplitState, Verification
 
-app = typer.Typer(help="Check the benchmarks on disk.", no_args_is_help=True)
+app = typer.Typer(help="Check benchmarks, convert points.", no_args_is_help=True)
 
 SHOWN = 10
 
 
 @app.callback()
 def data() -> None:
-    """Check the benchmarks on disk."""
+    """Check the benchmarks on disk, and convert points between the formats of tools."""
 
 
 @app.command("verify")
@@ -39,6 +41,38 @@ def verify_command(
         print_state(found)
     if not any(split.pairs for split in found.splits):
         raise typer.Exit(1)
+
+
+@app.command("convert")
+def convert_command(
+    source: Annotated[Path, typer.Argument(metavar="POINTS", help="The points; their format is recognised.")],
+    to: Annotated[
+        str, typer.Option(metavar="FORMAT", help=f"The format to write: {NAMES}; label-studio-config or cvat-labels.")
+    ],
+    out: Annotated[Path, typer.Option(help="The file to write; a folder for x-anylabeling.")],
+    root: Annotated[
+        Path | None,
+        typer.Option(metavar="IMAGES", help="Folder with the images, to look them up and read their sizes."),
+    ] = None,
+    category: Category = None,
+    skeleton: SkeletonFile = None,
+    image_prefix: ImagePrefix = "",
+    scorer: Scorer = "mambamatcher",
+    from_name: Annotated[str, typer.Option(help="Name of the tag KeyPointLabels in Label Studio.")] = "keypoints",
+    to_name: Annotated[str, typer.Option(help="Name of the tag Image in Label Studio.")] = "image",
+    overwrite: Annotated[bool, typer.Option(help="Replace an existing file.")] = False,
+) -> None:
+    """Convert points from the files of one tool to those of another.
+
+    Example: mambamatcher data convert points.coco.json --to cvat --out annotations.xml
+    """
+    from mambamatcher.io.points import FORMATS, Settings
+    from mambamatcher.tools.convert import Choice, convert
+
+    settings = Settings(image_prefix=image_prefix, scorer=scorer, from_name=from_name, to_name=to_name)
+    found = convert(source, out, to, Choice(root=root, category=category, skeleton=skeleton), settings, overwrite)
+    objects = sum(len(each) for each in found.images.values())
+    typer.echo(f"wrote {out} for {FORMATS[to].title}: {objects} objects in {len(found.images)} images")
 
 
 def print_state(found: "Verification") -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from mambamatcher.cli.engine_options import Address, Device, Engine, EngineName, Runtime, Threads, Workers, load_for_run
+from mambamatcher.cli.format_options import Category, Formats, ImagePrefix, Scorer, SkeletonFile
 from mambamatcher.cli.model_options import Model, Threshold, set_threshold
 
 
@@ -17,12 +18,17 @@ def propagate(
         Path,
         typer.Argument(metavar="TARGETS", help="The images to find the points in: a folder, a manifest or Parquet."),
     ],
-    points_file: Annotated[Path, typer.Option(help="The sources' points as JSON, CSV or COCO keypoints.")],
+    points_file: Annotated[Path, typer.Option(help="The sources' points, in any of the formats that can be read.")],
     out: Annotated[Path, typer.Option(help="The folder for the results.")],
     corrections: Annotated[
         Path | None,
         typer.Option(help="Corrections to take in: corrections.json, or points of OUT that you changed."),
     ] = None,
+    format: Formats = None,
+    category: Category = None,
+    skeleton: SkeletonFile = None,
+    image_prefix: ImagePrefix = "",
+    scorer: Scorer = "mambamatcher",
     threshold: Threshold = None,
     model: Model = None,
     device: Device = None,
@@ -41,27 +47,35 @@ def propagate(
     TARGETS may also be a text file with one path per line, or Parquet with a column path and, if need be, bytes.
 
     OUT gets points.jsonl, points.csv, points.coco.json and review.html, a page with the most doubtful targets first.
+    Each --format adds a file for another tool.
 
     Example: mambamatcher propagate cat1.jpg cat2.jpg photos/ --points-file marked.coco.json --out annotated
     """
     from mambamatcher.io.images import require_file
-    from mambamatcher.io.points import read_points
+    from mambamatcher.io.points import Settings, read_points
     from mambamatcher.jobs.engines import make_engine
     from mambamatcher.jobs.shards import FOLDER
     from mambamatcher.jobs.source import read_source
-    from mambamatcher.tools.outputs import REVIEW
+    from mambamatcher.tools.convert import read_skeleton
+    from mambamatcher.tools.outputs import REVIEW, Outputs
     from mambamatcher.tools.propagate import GATHERED, read_references
     from mambamatcher.tools.propagate import propagate as run
 
     for path in sources:  # before a model is loaded
         require_file(path)
-        read_points(points_file, path)
+        read_points(points_file, path, category)
+    outputs = Outputs(
+        formats=tuple(format or ()),
+        category=category,
+        skeleton=read_skeleton(skeleton, points_file, category),
+        settings=Settings(image_prefix=image_prefix, scorer=scorer),
+    )
     chosen, source = make_engine(engine, address, workers, device), read_source(targets)
     if corrections is not None:
         require_file(corrections)
     matcher = set_threshold(load_for_run(model, engine, device, runtime, threads), threshold)
-    references = read_references(matcher, sources, points_file)
-    summary = run(matcher, references, source, out, chosen, overwrite, corrections)
+    references = read_references(matcher, sources, points_file, category)
+    summary = run(matcher, references, source, out, chosen, overwrite, corrections, outputs)
     if as_json:
         typer.echo(json.dumps(asdict(summary)))
         return

@@ -17,7 +17,7 @@ from mambamatcher.datasets.records import BOX_TOLERANCE, AnnotatedImage, Box, Pa
 from mambamatcher.datasets.sampling import SHARED, by_category, sample_pairs
 from mambamatcher.errors import InputError
 from mambamatcher.io.images import read_size
-from mambamatcher.io.points import PointSet, read_annotations
+from mambamatcher.io.points import PointSet, read_objects
 
 PAIRS = {"trn": 60_000, "val": 2_000, "all": 2_000}  # at most, where the images allow as many
 HELD_OUT = 0.2
@@ -85,7 +85,7 @@ def _chance(name: str, seed: int) -> float:
 
 def _read_images(file: Path, root: Path, faults: Faults) -> dict[str, AnnotatedImage]:
     """Read every object of a file, by a label that is unique in it."""
-    objects = {name: [points] for name, points in read_annotations(file).items()}
+    objects = read_objects(file).images
     if None in objects:
         raise InputError(f"{file} does not say which images its points are on; write the name of the image with them")
     places = {name: _locate(root, str(name)) for name in objects}

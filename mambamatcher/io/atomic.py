@@ -23,12 +23,12 @@ SETTINGS_BYTES = 1 << 20  # limit of a file of settings; those that are written 
 def parse_json(text: str | bytes) -> Any:
     """Read JSON; what is no JSON, nested too deeply, or names a key twice, is a `ValueError`."""
     try:
-        return json.loads(text, object_pairs_hook=_unique_keys)
+        return json.loads(text, object_pairs_hook=unique_keys)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
 
 
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return an object of JSON. Of a key that appears twice, readers take different values."""
     found = dict(pairs)
     if len(found) < len(pairs):
@@ -76,6 +76,17 @@ def remove_files(*paths: Path) -> None:
             path.unlink(missing_ok=True)
         except OSError as error:
             raise InputError(f"cannot remove {path}: {error.strerror}") from error
+
+
+def move_files(places: Mapping[Path, Path]) -> None:
+    """Move files, each in one step, over those that are there; folders are created."""
+    for folder in {target.parent for target in places.values()}:
+        make_folder(folder)
+    try:
+        for source, target in places.items():
+            os.replace(source, target)
+    except OSError as error:
+        raise InputError(f"cannot write {target}: {error.strerror or error}") from error
 
 
 def write_atomically(path: Path, write: Callable[[Path], None], overwrite: bool = False) -> None:

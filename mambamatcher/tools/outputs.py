@@ -2,14 +2,28 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
 import numpy as np
 
 from mambamatcher.errors import InputError
+from mambamatcher.extras import require
 from mambamatcher.io.atomic import parse_json, write_atomically
-from mambamatcher.io.points import ABSENT, HIDDEN, VISIBLE, PointSet, format_points
+from mambamatcher.io.points import (
+    ABSENT,
+    HIDDEN,
+    VISIBLE,
+    Annotations,
+    PointSet,
+    Settings,
+    Skeleton,
+    with_skeleton,
+    write_points,
+)
+from mambamatcher.io.points import FORMATS as POINT_FORMATS
 from mambamatcher.io.written import WrittenFiles
 from mambamatcher.jobs.journal import Result
 from mambamatcher.jobs.source import Source
@@ -17,35 +31,69 @@ from mambamatcher.tools.references import Reference
 from mambamatcher.tools.review import make_review
 
 RESULTS, CSV, COCO, REVIEW = "points.jsonl", "points.csv", "points.coco.json", "review.html"
-EDITABLE = (CSV, COCO)  # whose changes can be taken in
-FORMATS = (CSV, COCO, REVIEW)  # written from the results
+FORMATS = (CSV, COCO, REVIEW)  # always written from the results
 REFERENCES = "references.json"  # the references with their paths, as a file of points
 PREVIOUS = "previous.jsonl"  # the results of the round before
 ROUND = ("threshold", "corrections")  # what may differ between the rounds of a run
 
 
+@dataclass(frozen=True, kw_only=True)
+class Outputs:
+    """What a run writes besides CSV, COCO and the page to review it by.
+
+    Args:
+        formats: Names of further formats of points, from `mambamatcher.io.points.FORMATS`.
+        category: That of the object; by default the one of the references.
+        skeleton: Pairs of names of points that a line joins.
+        settings: What the formats need besides points.
+    """
+
+    formats: tuple[str, ...] = ()
+    category: str | None = None
+    skeleton: Skeleton = ()
+    settings: Settings = field(default_factory=Settings)
+
+    def __post_init__(self) -> None:
+        for name in self.formats:
+            require(*POINT_FORMATS[name].needs)
+        if PurePath(self.settings.scorer).name != self.settings.scorer:
+            raise InputError(f"a scorer is part of a file name, and {self.settings.scorer!r} cannot be")
+
+    def file(self, format: str) -> str:
+        """Return the name of the file, or folder, of a format."""
+        return POINT_FORMATS[format].file.format(scorer=self.settings.scorer)
+
+    @property
+    def files(self) -> list[str]:
+        """Names of the files of all formats that are files."""
+        return [self.file(name) for name in self.formats if not POINT_FORMATS[name].is_folder]
+
+
 def check_unchanged(out: Path, written: WrittenFiles, taken_in: Path | None) -> None:
     """Refuse a folder with a file that was changed since it was written, but for one whose changes are taken in."""
-    for name in (RESULTS, *FORMATS, REFERENCES):
+    for name in dict.fromkeys((RESULTS, *FORMATS, REFERENCES, *written.names)):
         ours = written.has(name) or (name in FORMATS and (out / RESULTS).exists())
-        if ours and written.is_changed(name) and not (name in EDITABLE and _is_same(out / name, taken_in)):
+        is_editable = name not in (RESULTS, REVIEW, REFERENCES)
+        if ours and written.is_changed(name) and not (is_editable and _is_part(out / name, taken_in)):
             said = "was changed since it was written" if written.has(name) else "was not written by this program"
-            take = f"take its changes in with --corrections {out / name}, or " if name in EDITABLE else ""
+            file = out / PurePosixPath(name).parts[0]
+            take = f"take its changes in with --corrections {file}, or " if is_editable else ""
             raise InputError(f"{out / name} {said} and is not replaced; {take}use another folder")
 
 
 def keep_aside(out: Path, written: WrittenFiles, taken_in: Path) -> None:
-    """Rename a changed file of the run whose changes were taken in; it may hold more than points."""
-    for name in EDITABLE:
-        if _is_same(out / name, taken_in) and written.is_changed(name):
-            number = 1
-            while (aside := out / f"edited-{number}-{name}").exists():
-                number += 1
-            try:
-                (out / name).rename(aside)
-            except OSError as error:
-                raise InputError(f"cannot rename {out / name}: {error.strerror}") from error
-            written.forget([name])
+    """Rename a changed file or folder of the run whose changes were taken in; it may hold more than points."""
+    names = [name for name in dict.fromkeys((CSV, COCO, *written.names)) if _is_part(out / name, taken_in)]
+    if not any(written.is_changed(name) for name in names):
+        return
+    number = 1
+    while (aside := out / f"edited-{number}-{taken_in.name}").exists():
+        number += 1
+    try:
+        taken_in.rename(aside)
+    except OSError as error:
+        raise InputError(f"cannot rename {taken_in}: {error.strerror}") from error
+    written.forget(names)
 
 
 def begin_round(out: Path, header: Mapping[str, Any]) -> bool:
@@ -65,12 +113,27 @@ def begin_round(out: Path, header: Mapping[str, Any]) -> bool:
 
 
 def write_formats(
-    written: WrittenFiles, targets: Source, results: Sequence[Result], references: Sequence[Reference] = ()
+    written: WrittenFiles,
+    targets: Source,
+    results: Sequence[Result],
+    references: Sequence[Reference] = (),
+    outputs: Outputs | None = None,
 ) -> None:
-    """Write all results as CSV, COCO and the page to review them by."""
-    found = {result["image"]: _point_set(result) for result in results if "error" not in result}
-    for name in (CSV, COCO):  # file names that are not UTF-8 are written as the bytes they are
-        written.write(name, format_points(name, found), errors="surrogateescape")
+    """Write all results as CSV, COCO, the formats asked for and the page to review them by."""
+    outputs = outputs or Outputs()
+    category = outputs.category or next((each.points.category for each in references), None)
+    found = Annotations(
+        images={result["image"]: [_point_set(result, category)] for result in results if "error" not in result}
+    )
+    joined = with_skeleton(found, outputs.skeleton) if found.images else found
+    plain = Settings()
+    for name, format, settings in (
+        (CSV, "csv", plain),
+        (COCO, "coco", plain),
+        *((outputs.file(format), format, outputs.settings) for format in outputs.formats),
+    ):
+        write = partial(write_points, annotations=joined, overwrite=True, format=format, settings=settings)
+        (written.fill_folder if POINT_FORMATS[format].is_folder else written.fill)(name, write)
     shown = [
         ("reference" if each.path is None else each.path.name, each.loaded.image, each.points) for each in references
     ]
@@ -85,15 +148,16 @@ def write_references(written: WrittenFiles, references: Sequence[Reference]) -> 
         written.write(REFERENCES, json.dumps({"images": entries}, indent=1) + "\n")
 
 
-def _is_same(path: Path, other: Path | None) -> bool:
-    return other is not None and path.absolute() == other.absolute()
+def _is_part(path: Path, other: Path | None) -> bool:
+    """Return whether a file is another, or lies in it."""
+    return other is not None and path.absolute().is_relative_to(other.absolute())
 
 
 def _fill(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
 
-def _point_set(result: Result) -> PointSet:
+def _point_set(result: Result, category: str | None) -> PointSet:
     points = result["points"]
     return PointSet(
         points=np.array([(each["x"], each["y"]) for each in points], dtype=np.float64),
@@ -101,6 +165,7 @@ def _point_set(result: Result) -> PointSet:
         visibility=np.array([_visibility(each) for each in points]),
         confidence=np.array([each["confidence"] for each in points], dtype=np.float64),
         size=(result["size"][0], result["size"][1]),
+        category=category,
     )
 
 

@@ -28,7 +28,9 @@ from mambamatcher.tools.corrections import Correction
 from mambamatcher.tools.outputs import (
     FORMATS,
     PREVIOUS,
+    REFERENCES,
     RESULTS,
+    Outputs,
     begin_round,
     check_unchanged,
     keep_aside,
@@ -76,6 +78,7 @@ def propagate(
     engine: Engine = LOCAL,
     overwrite: bool = False,
     corrections: Path | None = None,
+    outputs: Outputs | None = None,
 ) -> Summary:
     """Transfer points to many images; the same call resumes after a stop.
 
@@ -93,6 +96,7 @@ def propagate(
         engine: Where the work is done.
         overwrite: Begin again instead of resuming; corrections stay.
         corrections: Corrections to add to those of `out`: a file of them, or a changed file of points from `out`.
+        outputs: Further formats to write.
 
     Returns:
         How many targets there were, how many of them and of their points were not found, what moved since the last
@@ -101,11 +105,13 @@ def propagate(
     Raises:
         InputError: `out` has results of another run or files that were changed since, or corrections cannot be used.
     """
-    written = WrittenFiles(out)
+    written, outputs = WrittenFiles(out), outputs or Outputs()
     check_unchanged(out, written, taken_in=corrections)
     agreed = read_round(out, references, targets, corrections)
     if agreed.images and len(targets.items) > GATHERED:
         raise InputError(f"corrections are for up to {GATHERED:,} targets, and there are {len(targets.items):,}")
+    if outputs.formats and len(targets.items) > GATHERED:
+        raise InputError(f"formats are written for up to {GATHERED:,} targets, and there are {len(targets.items):,}")
     everything = [*references, *further_references(matcher, targets, agreed)]
     header = describe_run(matcher, references, targets.origin, digest_of(agreed))
     if corrections is not None:
@@ -124,7 +130,7 @@ def propagate(
     written.forget([RESULTS])  # it may grow
 
     def finish(results: list[Result]) -> Summary:
-        write_formats(written, targets, results, references)
+        write_formats(written, targets, results, references, outputs)
         write_references(written, references)
         written.add(RESULTS)
         counts = Counter[str]()
@@ -133,6 +139,8 @@ def propagate(
         before = read_results(out, PREVIOUS)
         return replace(_summarise(counts), moved=count_moved(before, results), next=next_to_correct(results))
 
+    further = [name for name in written.names if name not in (RESULTS, REFERENCES)]
+    products = [*FORMATS, *outputs.files, *further]
     keeps = len(targets.items) * matcher.encode(references[0].loaded).nbytes <= FEATURES_BYTES
     portable = PortableMatcher(matcher, engine.device, out.absolute() / FEATURES if keeps else None)
     job = Job(
@@ -143,7 +151,7 @@ def propagate(
         key="image",
         work=partial(_propagate_items, portable, everything, agreed.images),
         finish=finish,
-        products=[*(out / name for name in FORMATS), *line_shards(out)],
+        products=[*(out / name for name in dict.fromkeys(products)), *line_shards(out)],
         check=partial(check_results, out / RESULTS, targets.items),
     )
     return run(job, engine, overwrite)

@@ -34,25 +34,28 @@ class TransferredPoints:
     size: tuple[int, int]
 
 
-def read_references(matcher: Matcher, sources: Sequence[Path], points_file: Path) -> list[Reference]:
+def read_references(
+    matcher: Matcher, sources: Sequence[Path], points_file: Path, category: str | None = None
+) -> list[Reference]:
     """Read annotated images.
 
     Args:
         matcher: The matcher that will use them.
         sources: The images.
-        points_file: Their points as JSON, CSV or COCO; with several images each is looked up by its file name.
+        points_file: Their points, in any format; with several images each is looked up by its file name.
+        category: That of the objects, where the file has several categories.
 
     Raises:
         InputError: An image or the points cannot be used.
     """
-    if len(sources) > 1 and None in read_annotations(points_file):
+    if len(sources) > 1 and None in read_annotations(points_file, category):
         raise InputError(
             f"{points_file} does not say which image its points are on, but {len(sources)} are given; use COCO, "
             "a CSV with a column 'image', or JSON with 'images'"
         )
     references = []
     for source in sources:
-        loaded, points = matcher.read(source), read_points(points_file, source).visible()
+        loaded, points = matcher.read(source), read_points(points_file, source, category).visible()
         if not len(points.names):
             raise InputError(f"{points_file} has no visible point for {source.name}")
         check_points(points.points, loaded.image.size)

@@ -12,7 +12,17 @@ from jaxtyping import Float
 from mambamatcher.datasets.faults import naming
 from mambamatcher.errors import InputError
 from mambamatcher.io.atomic import make_folder, parse_json
-from mambamatcher.io.points import ABSENT, HIDDEN, VISIBLE, PointSet, check_points, make_points, read_annotations
+from mambamatcher.io.points import (
+    ABSENT,
+    HIDDEN,
+    VISIBLE,
+    ImageNames,
+    PointSet,
+    check_points,
+    make_points,
+    one_per_image,
+    read_objects,
+)
 from mambamatcher.jobs.journal import Result
 from mambamatcher.jobs.source import Source
 from mambamatcher.matching.matcher import Matcher
@@ -43,7 +53,7 @@ def read_round(out: Path, references: Sequence[Reference], targets: Source, give
         out: The folder of the run.
         references: Its references.
         targets: Its images.
-        given: A file of corrections, or points that `propagate` wrote (COCO, CSV or JSON) and somebody changed; an
+        given: A file of corrections, or points that `propagate` wrote and somebody changed; an
             image of these counts as corrected if one of its points was changed.
 
     Raises:
@@ -103,19 +113,24 @@ def read_edits(
     Of such an image a visible point is taken as it is in the file, and a point that is absent or was removed is absent
     there. A hidden one, which is how a point below the threshold is written, counts only where it was moved.
     """
-    results = read_results(out)
+    results, known_images, found = read_results(out), ImageNames(targets), read_objects(path)
+    with naming(path):
+        by_image = one_per_image(found)
     names = list(dict.fromkeys(name for each in references for name in each.points))
     edits = {}
-    for image, points in read_annotations(path).items():
-        if image is None:
+    for given, points in by_image.items():
+        if given is None:
             raise InputError(f"{path} does not say which images its points are on")
-        if image not in targets:
-            raise InputError(f"{path} names {image!r}, which is not among the {len(targets)} targets")
+        image = known_images.find(given)
+        if image is None:
+            raise InputError(f"{path} names {given!r}, which is not among the {len(targets)} targets")
+        if image in edits:
+            raise InputError(f"{path}: two of its images are {image!r} among the targets")
         if unknown := [name for name in points.names if name not in names]:
             known = ", ".join(map(repr, names))
             raise InputError(f"{path}: {image!r} has a point {unknown[0]!r}, but the reference has {known}")
         before = {name: state for name, state in _states(results.get(image, {})).items() if name in names}
-        now = _states_of(points, before)
+        now = _states_of(points, before, found.has_visibility)
         moved = {name for name in {**before, **now} if _differs(before.get(name), now.get(name))}
         if moved:
             edits[image] = Correction(
@@ -197,10 +212,14 @@ def count_moved(before: Mapping[str, Result], results: Iterable[Result]) -> dict
 
 def _holds_corrections(path: Path) -> bool:
     """Return whether a file says that it holds corrections; damaged JSON is left to their reader to report."""
-    if path.suffix.lower() == ".csv":
+    if path.name == FILE:
+        return True
+    if path.is_dir() or path.suffix.lower() != ".json":
         return False
     try:
-        return is_corrections(parse_json(path.read_bytes())) or path.name == FILE
+        with path.open("rb") as file:
+            is_array = file.read(100).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[")  # tasks, and perhaps very many
+        return not is_array and is_corrections(parse_json(path.read_bytes()))
     except (OSError, ValueError):
         return True
 
@@ -219,12 +238,19 @@ def _states(result: Mapping[str, Any]) -> dict[str, State]:
     }
 
 
-def _states_of(points: PointSet, before: Mapping[str, State]) -> dict[str, State]:
-    """Return the points of a file; those that it no longer has are absent."""
+def _states_of(points: PointSet, before: Mapping[str, State], has_visibility: bool) -> dict[str, State]:
+    """Return the points of a file; those that it no longer has are absent.
+
+    Where the file cannot tell hidden points from visible ones, a point that was not moved is as it was.
+    """
     found = {
         name: (int(seen), (float(x), float(y)))
         for name, seen, (x, y) in zip(points.names, points.visibility, points.points, strict=True)
     }
+    if not has_visibility:
+        for name, (seen, place) in found.items():
+            if seen == VISIBLE and name in before and not _differs(before[name], (before[name][0], place)):
+                found[name] = before[name]
     return {**dict.fromkeys(before, (ABSENT, (0.0, 0.0))), **found}
 
 

@@ -1,31 +1,60 @@
 """Points as COCO keypoints: `images`, `annotations` and `categories`."""
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mambamatcher.errors import InputError
+from mambamatcher.io.checks import naming
+from mambamatcher.io.points.annotations import DEFAULT_CATEGORY, Annotations, Settings, Skeleton, as_annotations
+from mambamatcher.io.points.formats import FORMATS, Format
 from mambamatcher.io.points.point_set import ABSENT, Box, PointSet, make_points
 
 
-def from_coco(content: Mapping[str, Any]) -> dict[str | None, PointSet]:
-    """Return the points of each image."""
-    images = {image["id"]: image for image in content["images"]}
-    categories = {category["id"]: category for category in content.get("categories", [])}
-    found: dict[str | None, PointSet] = {}
-    for annotation in content["annotations"]:
-        image = images[annotation["image_id"]]
-        if image["file_name"] in found:
-            raise InputError(f"{image['file_name']} has several annotated objects; keep the one whose points to use")
-        category = categories.get(annotation.get("category_id"), {})
-        triples = np.asarray(annotation["keypoints"], dtype=np.float64).reshape(-1, 3)
-        points = make_points(triples[:, :2], category.get("keypoints"), triples[:, 2].astype(np.int64))
-        found[image["file_name"]] = replace(
-            points, category=category.get("name"), box=_from_box(annotation.get("bbox"))
-        )
-    return found
+def from_coco(content: Mapping[str, Any]) -> Annotations:
+    """Return the objects of each image. Annotations without keypoints, such as boxes alone, are skipped."""
+    files: dict[Any, tuple[str, tuple[int, int] | None]] = {}
+    for number, image in enumerate(content["images"]):
+        with naming(f"images[{number}]"):
+            size = (int(image["width"]), int(image["height"])) if image.get("width") and image.get("height") else None
+            files[image["id"]] = str(image["file_name"]), size
+    if len({name for name, _ in files.values()}) < len(files):
+        raise InputError("two of its images have the same file_name")
+    categories = {each["id"]: each for each in content.get("categories", [])}
+    images: dict[str | None, list[PointSet]] = {}
+    for number, annotation in enumerate(content["annotations"]):
+        with naming(f"annotations[{number}]"):
+            if annotation["image_id"] not in files:
+                raise InputError(f"image_id {annotation['image_id']!r:.60} is of no image of this COCO file")
+            name, size = files[annotation["image_id"]]
+            if "keypoints" in annotation:
+                category = categories.get(annotation.get("category_id"), {})
+                images.setdefault(name, []).append(_from_object(annotation, category, size))
+    skeletons = {}
+    for each in categories.values():
+        with naming("categories"):
+            if each.get("skeleton"):
+                skeletons[str(each["name"])] = _from_skeleton(each)
+    return Annotations(images=images, skeletons=skeletons)
+
+
+def _from_object(annotation: Mapping[str, Any], category: Mapping[str, Any], size: tuple[int, int] | None) -> PointSet:
+    triples = np.asarray(annotation["keypoints"], dtype=np.float64).reshape(-1, 3)
+    name = category.get("name")
+    points = make_points(
+        triples[:, :2],
+        category.get("keypoints"),
+        triples[:, 2].astype(np.int64),
+        annotation.get("keypoint_scores"),
+        size,
+        None if name is None else str(name),
+    )
+    return replace(points, box=_from_box(annotation.get("bbox")))
 
 
 def _from_box(bbox: Sequence[float] | None) -> Box | None:
@@ -36,39 +65,113 @@ def _from_box(bbox: Sequence[float] | None) -> Box | None:
     return (left, top, left + width, top + height) if width > 0 and height > 0 else None
 
 
-def to_coco(annotations: Mapping[str, PointSet], category: str = "object") -> dict[str, Any]:
-    """Return COCO keypoints: one category with all names, one object per image.
+def _from_skeleton(category: Mapping[str, Any]) -> Skeleton:
+    names = category["keypoints"]
+    if not all(1 <= index <= len(names) for pair in category["skeleton"] for index in pair):
+        raise InputError(f"skeleton of {category['name']!r:.60} names a point that is not among its keypoints")
+    return tuple((str(names[start - 1]), str(names[end - 1])) for start, end in category["skeleton"])
 
-    A point of visibility 0 is written (0, 0, 0), as COCO defines. The box encloses the other points. Confidences are
+
+def to_coco(annotations: Annotations | Mapping[str, PointSet], category: str = DEFAULT_CATEGORY) -> dict[str, Any]:
+    """Return COCO keypoints.
+
+    A point of visibility 0 is written (0, 0, 0), as COCO defines. The box is the object's, or else encloses
+    the other points. Confidences are
     in `keypoint_scores`, an addition of ours that other readers skip.
+
+    Args:
+        annotations: The objects of each image.
+        category: That of objects without one.
     """
-    names = list(dict.fromkeys(name for each in annotations.values() for name in each.names))
-    images, objects = [], []
-    for number, (image, each) in enumerate(annotations.items(), start=1):
-        size = {} if each.size is None else {"width": each.size[0], "height": each.size[1]}
-        images.append({"id": number, "file_name": image, **size})
-        objects.append({"id": number, "image_id": number, "category_id": 1, **_coco_object(each, names)})
-    categories = [{"id": 1, "name": category, "keypoints": names, "skeleton": []}]
-    return {"images": images, "annotations": objects, "categories": categories}
+    annotations = as_annotations(annotations)
+    return {
+        "images": list(_images(annotations)),
+        "annotations": list(_objects(annotations, category)),
+        "categories": _categories(annotations, category),
+    }
+
+
+def write_coco(path: Path, annotations: Annotations, settings: Settings) -> None:
+    """Write one line per image and per object."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        for key, entries in (("images", _images(annotations)), ("annotations", _objects(annotations))):
+            file.write(f'{"{" if key == "images" else ""}"{key}": [')
+            for number, entry in enumerate(entries):
+                file.write(f"{',' if number else ''}\n {json.dumps(entry)}")
+            file.write("],\n")
+        file.write(f'"categories": {json.dumps(_categories(annotations))}}}\n')
+
+
+def _images(annotations: Annotations) -> Iterator[dict[str, Any]]:
+    for number, (image, objects) in enumerate(annotations.images.items(), start=1):
+        size = next((each.size for each in objects if each.size is not None), None)
+        yield {"id": number, "file_name": image} | ({} if size is None else {"width": size[0], "height": size[1]})
+
+
+def _objects(annotations: Annotations, category: str = DEFAULT_CATEGORY) -> Iterator[dict[str, Any]]:
+    categories = _point_names(annotations, category)
+    numbers = {name: number for number, name in enumerate(categories, start=1)}
+    ids = count(1)
+    for image, objects in enumerate(annotations.images.values(), start=1):
+        for each in objects:
+            name = each.category or category
+            found = _coco_object(each, categories[name])
+            yield {"id": next(ids), "image_id": image, "category_id": numbers[name], **found}
+
+
+def _categories(annotations: Annotations, category: str = DEFAULT_CATEGORY) -> list[dict[str, Any]]:
+    found = []
+    for number, (name, points) in enumerate(_point_names(annotations, category).items(), start=1):
+        rows = {point: row for row, point in enumerate(points, start=1)}
+        skeleton = [
+            [rows[start], rows[end]]
+            for start, end in annotations.skeletons.get(name, ())
+            if start in rows and end in rows
+        ]
+        found.append({"id": number, "name": name, "keypoints": points, "skeleton": skeleton})
+    return found
+
+
+def _point_names(annotations: Annotations, category: str) -> dict[str, list[str]]:
+    """Return the names of the points of each category; objects without one are of `category`."""
+    found = annotations.categories
+    return {category if name == DEFAULT_CATEGORY else name: names for name, names in found.items()}
 
 
 def _coco_object(points: PointSet, names: Sequence[str]) -> dict[str, Any]:
     rows = {name: index for index, name in enumerate(points.names) if points.visibility[index] != ABSENT}
-    triples = [
-        (*points.points[rows[n]].round(3).tolist(), int(points.visibility[rows[n]])) if n in rows else (0, 0, 0)
-        for n in names
-    ]
-    labelled = points.points[list(rows.values())]
-    left, top = labelled.min(axis=0) if rows else (0.0, 0.0)
-    right, bottom = labelled.max(axis=0) if rows else (0.0, 0.0)
+    places, seen = points.points.round(3).tolist(), points.visibility.tolist()
+    triples = [(*places[rows[n]], seen[rows[n]]) if n in rows else (0, 0, 0) for n in names]
+    labelled = points.points[list(rows.values())] if points.box is None else np.reshape(points.box, (2, 2))
     content: dict[str, Any] = {
         "keypoints": [value for triple in triples for value in triple],
         "num_keypoints": len(rows),
-        "bbox": [round(float(value), 3) for value in (left, top, right - left, bottom - top)],
-        "area": round(float((right - left) * (bottom - top)), 3),
+        **bounding_box(labelled),
         "iscrowd": 0,
     }
     if points.confidence is not None:
         scores = dict(zip(points.names, points.confidence.round(4).tolist(), strict=True))
         content["keypoint_scores"] = [scores.get(name, 0.0) for name in names]
     return content
+
+
+def bounding_box(points: np.ndarray) -> dict[str, Any]:
+    """Return the box around points as COCO has it: left, top, width and height, and its area."""
+    left, top = points.min(axis=0) if len(points) else (0.0, 0.0)
+    right, bottom = points.max(axis=0) if len(points) else (0.0, 0.0)
+    sides: Iterable[Any] = (left, top, right - left, bottom - top)
+    return {
+        "bbox": [round(float(value), 3) for value in sides],
+        "area": round(float((right - left) * (bottom - top)), 3),
+    }
+
+
+FORMATS.register("coco")(
+    Format(
+        title="COCO keypoints",
+        file="points.coco.json",
+        holds=lambda content: isinstance(content, dict) and {"annotations", "images"} <= content.keys(),
+        parse=from_coco,
+        write=write_coco,
+    )
+)

@@ -1,35 +1,43 @@
-"""Files of points: the format of a file follows from its name and content."""
+"""Files of points: the format is recognised by the content when reading, and chosen by name when writing."""
 
 import csv
-import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.parse import quote
 
 from mambamatcher.errors import InputError
-from mambamatcher.io.atomic import parse_json, write_text_atomically
-from mambamatcher.io.points.coco_format import from_coco, to_coco
-from mambamatcher.io.points.csv_format import from_csv, to_csv
-from mambamatcher.io.points.json_format import from_json, to_json
+from mambamatcher.extras import require
+from mambamatcher.io.atomic import move_files, parse_json, refuse_existing, write_atomically
+from mambamatcher.io.points.annotations import Annotations, Settings, as_annotations, one_per_image
+from mambamatcher.io.points.formats import FORMATS, Format
 from mambamatcher.io.points.point_set import PointSet
 
 COCO_SUFFIX = ".coco.json"
+SUFFIXES = {".csv": "csv", COCO_SUFFIX: "coco", ".json": "json"}  # by which a format is chosen that is not named
 
 # what content of another shape than expected raises
 _MALFORMED = (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, csv.Error)
+_OPENING = 1 << 12  # bytes of a file that its format is recognised by
 
 
-def read_points(path: str | PathLike[str], image: str | PathLike[str] | None = None) -> PointSet:
+def read_points(
+    path: str | PathLike[str], image: str | PathLike[str] | None = None, category: str | None = None
+) -> PointSet:
     """Read the points of one image.
 
     Args:
         path: The file of points.
         image: Whose points to read from a file that holds several images'; it is found by its file name.
+        category: That of the object, where an image has several of different categories.
 
     Raises:
         InputError: The file is missing or malformed, or has no points of that image.
     """
-    found = read_annotations(path)
+    found = read_annotations(path, category)
     if len(found) == 1 and (image is None or None in found):
         return next(iter(found.values()))
     if image is None:
@@ -45,61 +53,176 @@ def read_points(path: str | PathLike[str], image: str | PathLike[str] | None = N
     raise InputError(f"{path} has no points for {wanted.name}; it has them for: {known}")
 
 
-def read_annotations(path: str | PathLike[str]) -> dict[str | None, PointSet]:
-    """Read all points of a file by image; None stands for an image that is not named."""
-    path = Path(path)
-    is_csv = path.suffix.lower() == ".csv"
+def read_annotations(path: str | PathLike[str], category: str | None = None) -> dict[str | None, PointSet]:
+    """Read all points of a file by image; None stands for an image that is not named.
+
+    Args:
+        path: The file of points.
+        category: Read only objects of this category; by default all. A format without categories has one kind.
+
+    Raises:
+        InputError: The file is missing or malformed, or an image has several objects.
+    """
+    found = read_objects(path)
     try:
-        # as it is written: with its own ends of lines, and names of files that are not UTF-8
-        text = path.read_bytes().decode("utf-8-sig", "surrogateescape" if is_csv else "strict")
-    except OSError as error:
-        raise InputError(f"cannot read points from {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"cannot read points from {path}: it is not text") from error
-    if "\0" in text:
-        raise InputError(f"cannot read points from {path}: it is not text")
-    try:
-        found = from_csv(text) if is_csv else _from_json_or_coco(text)
-        _check_names(found)
+        return one_per_image(found, category)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
+
+
+def read_objects(path: str | PathLike[str]) -> Annotations:
+    """Read all objects of a file; its format is recognised by its content.
+
+    Raises:
+        InputError: The file is missing, malformed or of no known format; the message names the file and the field.
+        MissingExtraError: The format needs a package that is not installed.
+    """
+    path = Path(path)
+    try:
+        opening = b"" if path.is_dir() else _opening(path)
+    except OSError as error:
+        raise InputError(f"cannot read points from {path}: {error.strerror}") from error
+    chosen = _recognise(path, opening)
+    title = "JSON" if chosen is None else chosen.title
+    try:
+        if chosen is None:
+            content = _parse(path)
+            chosen = _holding(content)
+            title = chosen.title
+            found = _require(chosen.parse)(content)
+        else:
+            require(*chosen.needs)
+            found = _require(chosen.read)(path)
+        _check_names(found)
+    except InputError as error:
+        raise InputError(str(error) if str(path) in str(error) else f"{path}: {error}") from error
+    except OSError as error:
+        raise InputError(f"cannot read points from {path}: {error.strerror or error}") from error
     except _MALFORMED as error:
-        form = "CSV with columns x and y" if is_csv else 'JSON like {"points": [[x, y], ...]}'
-        raise InputError(f"{path} must be {form}, or COCO keypoints: {error!r}") from error
-    if not found:
+        raise InputError(_describe(path, title, error)) from error
+    if not any(True for _ in found.objects()):
         raise InputError(f"{path} holds no points")
     return found
 
 
-def _from_json_or_coco(text: str) -> dict[str | None, PointSet]:
-    content = parse_json(text)
-    return from_coco(content) if not isinstance(content, list) and "annotations" in content else from_json(content)
+def _opening(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(_OPENING).removeprefix(b"\xef\xbb\xbf")
 
 
-def _check_names(found: Mapping[str | None, PointSet]) -> None:
+def _recognise(path: Path, opening: bytes) -> Format | None:
+    """Return the format of a file; None for JSON whose content must tell."""
+    for each in FORMATS.values():
+        if each.starts is not None and each.starts(path, opening):
+            return each
+    if path.is_dir():
+        raise InputError(f"{path} is a folder without a file of points")
+    is_csv = path.suffix.lower() == ".csv" or (path.suffix.lower() != ".json" and opening.lstrip()[:1] not in b"{[")
+    return FORMATS["csv"] if is_csv else None
+
+
+def _parse(path: Path) -> Any:
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"cannot read points from {path}: it is not text") from error
+    if "\0" in text:
+        raise InputError(f"cannot read points from {path}: it is not text")
+    return parse_json(text)
+
+
+def _holding(content: Any) -> Format:
+    """Return the format of JSON; what no other recognises is our own."""
+    known = (each for each in FORMATS.values() if each.holds is not None and each.holds(content))
+    return next(known, FORMATS["json"])
+
+
+def _describe(path: Path, title: str, error: Exception) -> str:
+    said = f"{error!r:.300}".replace("\n", " ")
+    if title in ("CSV", "JSON"):
+        form = "CSV with columns x and y" if title == "CSV" else 'JSON like {"points": [[x, y], ...]}'
+        return f"{path} must be {form}, or COCO keypoints: {said}"
+    return f"{path} is not as {title} has it: {said}"
+
+
+def _require(function: Any) -> Any:
+    assert function is not None, "a format has starts and read, or holds and parse"
+    return function
+
+
+def _check_names(found: Annotations) -> None:
     """Refuse names that could not be written again: not text, or with unpaired surrogates."""
-    for image, each in found.items():
-        for name in ("" if image is None else image, *each.names):
-            name.encode("utf-8", "surrogateescape")
+    checked: set[tuple[str, ...]] = set()
+    for image, objects in found.images.items():
+        ("" if image is None else image).encode("utf-8", "surrogateescape")
+        for each in objects:
+            if (names := (each.category or "", *each.names)) not in checked:
+                checked.add(names)
+                for name in names:
+                    name.encode("utf-8", "surrogateescape")
 
 
 def check_format(path: str | PathLike[str]) -> None:
     """Refuse a file name whose suffix is no format of points."""
-    if not str(path).lower().endswith((".json", ".csv")):
-        raise InputError(f"cannot tell the format for points of {path}; use the suffix .json, .csv or {COCO_SUFFIX}")
+    _format_of(path)
 
 
-def write_points(path: str | PathLike[str], annotations: Mapping[str, PointSet], overwrite: bool = False) -> None:
-    """Write points by image; the suffix of the name chooses the format: .csv, .coco.json or .json."""
-    # file names that are not UTF-8 are written as the bytes they are
-    write_text_atomically(Path(path), format_points(path, annotations), overwrite, errors="surrogateescape")
+def _format_of(path: str | PathLike[str]) -> str:
+    for suffix, name in SUFFIXES.items():
+        if str(path).lower().endswith(suffix):
+            return name
+    raise InputError(f"cannot tell the format for points of {path}; use the suffix .json, .csv or {COCO_SUFFIX}")
 
 
-def format_points(path: str | PathLike[str], annotations: Mapping[str, PointSet]) -> str:
-    """Return the text of a file of points by image; the suffix of the name chooses the format."""
-    check_format(path)
-    if str(path).lower().endswith(COCO_SUFFIX):
-        return json.dumps(to_coco(annotations), indent=1) + "\n"
-    if str(path).lower().endswith(".csv"):
-        return to_csv(annotations)
-    return json.dumps(to_json(annotations), indent=1) + "\n"
+def write_points(
+    path: str | PathLike[str],
+    annotations: Annotations | Mapping[str, PointSet],
+    overwrite: bool = False,
+    format: str | None = None,
+    settings: Settings | None = None,
+) -> None:
+    """Write points by image.
+
+    Args:
+        path: The file, or the folder for a format that has a file per image.
+        annotations: The objects of each image; a mapping from images to points has one object per image.
+        overwrite: Whether to replace an existing file.
+        format: A name from `FORMATS`; by default the suffix chooses: .csv, .coco.json or .json.
+        settings: What the format needs besides points.
+
+    Raises:
+        InputError: The file exists, cannot be written, or the format cannot hold these points.
+        MissingExtraError: The format needs a package that is not installed.
+    """
+    chosen, path = FORMATS[_format_of(path) if format is None else format], Path(path)
+    require(*chosen.needs)
+    settings = settings or Settings()
+    annotations = with_prefix(as_annotations(annotations), settings.image_prefix)
+    if chosen.is_folder:
+        _write_folder(path, lambda folder: chosen.write(folder, annotations, settings), overwrite)
+    else:
+        write_atomically(path, lambda temporary: chosen.write(temporary, annotations, settings), overwrite)
+
+
+def with_prefix(annotations: Annotations, prefix: str) -> Annotations:
+    """Write a prefix before the name of every image; where it is of a URL, the name is percent-encoded."""
+    if not prefix:
+        return annotations
+    encode = quote if "?" in prefix or "://" in prefix else str
+    return replace(
+        annotations, images={prefix + encode(image or ""): objects for image, objects in annotations.images.items()}
+    )
+
+
+def _write_folder(path: Path, write: Callable[[Path], None], overwrite: bool) -> None:
+    """Let `write` fill a temporary folder, then put its files in place; other files of the folder stay."""
+    refuse_existing(path, overwrite=True)
+    try:
+        with TemporaryDirectory(dir=path.parent, prefix=f".{path.name}-") as name:
+            write(Path(name))
+            files = [file.relative_to(name) for file in sorted(Path(name).rglob("*")) if file.is_file()]
+            if not overwrite and (there := next((file for file in files if (path / file).exists()), None)):
+                raise InputError(f"{path / there} exists already; choose another folder or ask to overwrite it")
+            move_files({Path(name) / file: path / file for file in files})
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}") from error

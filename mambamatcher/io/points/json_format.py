@@ -1,38 +1,75 @@
 """Points as JSON.
 
-`[[x, y], ...]`, or `{"points": [[x, y], ...], "names": [...], "visibility": [...]}`, or several images as
-`{"images": {"a.jpg": {"points": ...}, ...}}`.
+`[[x, y], ...]`, or `{"points": [[x, y], ...], "names": [...], "visibility": [...], "confidence": [...]}`, or several
+images as `{"images": {"a.jpg": {"points": ...}, ...}}`. An image with several objects has a list of them.
 """
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from mambamatcher.io.points.annotations import Annotations, Settings
+from mambamatcher.io.points.formats import FORMATS, Format
 from mambamatcher.io.points.point_set import PointSet, make_points
 
 
-def from_json(content: Any) -> dict[str | None, PointSet]:
-    """Return the points of each image; None stands for an image that is not named."""
+def from_json(content: Any) -> Annotations:
+    """Return the objects of each image; None stands for an image that is not named."""
     if isinstance(content, list):
-        return {None: make_points(content)}
-    if "images" in content:
-        return {name: _from_entry(entry) for name, entry in content["images"].items()}
-    return {None: _from_entry(content)}
+        return Annotations(images={None: [make_points(content)]})
+    if "images" not in content:
+        return Annotations(images={None: [_from_entry(content)]})
+    skeletons = {
+        category: tuple((str(start), str(end)) for start, end in pairs)
+        for category, pairs in content.get("skeletons", {}).items()
+    }
+    images = {
+        name: [_from_entry(entry) for entry in (entries if isinstance(entries, list) else [entries])]
+        for name, entries in content["images"].items()
+    }
+    return Annotations(images=images, skeletons=skeletons)
 
 
-def to_json(annotations: Mapping[str, PointSet]) -> dict[str, Any]:
-    """Return the points of several images."""
-    return {"images": {name: _entry(each) for name, each in annotations.items()}}
+def write_json(path: Path, annotations: Annotations, settings: Settings) -> None:
+    """Write one line per image."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        file.write("{")
+        if annotations.skeletons:
+            file.write(f'"skeletons": {json.dumps(annotations.skeletons)},\n ')
+        file.write('"images": {')
+        for number, (image, objects) in enumerate(annotations.images.items()):
+            entries = [_entry(each) for each in objects]
+            content = json.dumps(entries[0] if len(entries) == 1 else entries)
+            file.write(f"{',' if number else ''}\n {json.dumps(image)}: {content}")
+        file.write("\n}}\n")
 
 
 def _from_entry(entry: Mapping[str, Any]) -> PointSet:
-    return make_points(entry["points"], entry.get("names"), entry.get("visibility"))
+    size = entry.get("size")
+    return make_points(
+        entry["points"],
+        entry.get("names"),
+        entry.get("visibility"),
+        entry.get("confidence"),
+        None if size is None else (int(size[0]), int(size[1])),
+        entry.get("category"),
+    )
 
 
 def _entry(points: PointSet) -> dict[str, Any]:
-    confidence = {} if points.confidence is None else {"confidence": points.confidence.round(4).tolist()}
-    return {
+    content = {
         "points": points.points.round(3).tolist(),
         "names": list(points.names),
         "visibility": points.visibility.tolist(),
-        **confidence,
     }
+    if points.confidence is not None:
+        content["confidence"] = points.confidence.round(4).tolist()
+    if points.size is not None:
+        content["size"] = list(points.size)
+    if points.category is not None:
+        content["category"] = points.category
+    return content
+
+
+FORMATS.register("json")(Format(title="JSON", file="points.json", parse=from_json, write=write_json))

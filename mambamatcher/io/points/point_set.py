@@ -1,4 +1,4 @@
-"""The named points of one image, in continuous pixels of the upright image; (0, 0) is its upper left corner."""
+"""The named points of one object, in continuous pixels of the upright image; (0, 0) is its upper left corner."""
 
 import reprlib
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ Box = tuple[float, float, float, float]
 
 @dataclass(frozen=True, kw_only=True)
 class PointSet:
-    """The named points of one image.
+    """The named points of one object.
 
     Attributes:
         points: In pixels.
@@ -45,9 +45,11 @@ class PointSet:
             raise InputError(
                 f"{len(self.points)} points have {len(self.names)} names and {len(self.visibility)} visibilities"
             )
+        if self.confidence is not None and self.confidence.shape != (len(self.points),):
+            raise InputError(f"{len(self.points)} points have {self.confidence.size} confidences")
         repeated = [name for name, following in pairwise(sorted(self.names)) if name == following]
         if repeated:
-            raise InputError(f"two points of one image are named {repeated[0]!r}")
+            raise InputError(f"two points of one object are named {repeated[0]!r}")
 
     def visible(self) -> "PointSet":
         """Return the visible points, which are those that can be matched."""
@@ -61,13 +63,23 @@ class PointSet:
         )
 
 
-def make_points(points: ArrayLike, names: Sequence[str] | None = None, visibility: ArrayLike | None = None) -> PointSet:
+def make_points(
+    points: ArrayLike,
+    names: Sequence[str] | None = None,
+    visibility: ArrayLike | None = None,
+    confidence: ArrayLike | None = None,
+    size: Size | None = None,
+    category: str | None = None,
+) -> PointSet:
     """Make a point set.
 
     Args:
         points: A list of (x, y).
         names: Their names; by default their numbers, from 1.
         visibility: 0 (absent), 1 (hidden) or 2 (visible) for each, or booleans; by default all are visible.
+        confidence: From 0 to 1 for each, where it is known.
+        size: Width and height of the image, where they are known.
+        category: What kind of object it is.
 
     Raises:
         InputError: The lists do not fit together, or hold something else.
@@ -76,12 +88,28 @@ def make_points(points: ArrayLike, names: Sequence[str] | None = None, visibilit
     seen = np.full(len(array), VISIBLE) if visibility is None else np.asarray(visibility)
     if seen.dtype == bool:
         seen = np.where(seen, VISIBLE, ABSENT)
-    if seen.ndim != 1 or not np.isin(seen, (ABSENT, HIDDEN, VISIBLE)).all():
+    is_number = seen.dtype.kind in "iuf"
+    if seen.ndim != 1 or not is_number or not ((seen == ABSENT) | (seen == HIDDEN) | (seen == VISIBLE)).all():
         raise InputError(
             f"visibility is 0 (absent), 1 (hidden) or 2 (visible) for each point, got {reprlib.repr(seen.tolist())}"
         )
+    finite = np.isfinite(array)
+    if not finite.all():
+        if len(seen) == len(array) and not finite[seen != ABSENT].all():
+            raise InputError(f"places of points must be finite numbers, got {reprlib.repr(array.tolist())}")
+        array = np.where(finite, array, 0.0)  # of absent points, whose coordinates mean nothing
     labels = tuple(map(str, range(1, len(array) + 1))) if names is None else tuple(map(str, names))
-    return PointSet(points=array, names=labels, visibility=seen.astype(np.int64))
+    sure = None if confidence is None else np.asarray(confidence, dtype=np.float64)
+    if sure is not None and not np.isfinite(sure).all():
+        raise InputError(f"confidences must be finite numbers, got {reprlib.repr(sure.tolist())}")
+    return PointSet(
+        points=np.nan_to_num(array, posinf=0, neginf=0),
+        names=labels,
+        visibility=seen.astype(np.int64),
+        confidence=sure,
+        size=size,
+        category=category,
+    )
 
 
 def as_points(points: ArrayLike) -> Pixels:
