@@ -132,7 +132,8 @@ class MambaMatcher(nn.Module):
             encoded: Encoded images, each image once.
             source: Index of the source image of each pair.
             target: Index of the target image of each pair.
-            weights: Weight of every source position for each keypoint.
+            weights: Weight of every source position for each keypoint. For an aggregation that upsamples, these are
+                the positions of the refined map.
 
         Returns:
             Blended scores of each keypoint with every target position.
