@@ -130,9 +130,9 @@ def chm() -> ModelConfig:
     """CHM (Min and Cho, CVPR 2021): convolutional Hough matching over positions and scales, 240 px, tuned ResNet-101.
 
     As published: the features of ResNet-101's third stage at three scales, 1024 to 256 channels each, a 6D kernel with
-    220 shared weights on a 15x15 grid, the best pair of scales, upsampling to 30x30, a 4D kernel with 55 shared weights,
-    the mutual filter, and a kernel soft-argmax with a sigma of 17 cells. What differs: resizing aligns cell centres, not
-    corners, and batch norm keeps its ImageNet statistics.
+    220 shared weights on a 15x15 grid, the best pair of scales, upsampling to 30x30, a 4D kernel with 55 shared
+    weights, the mutual filter, and a kernel soft-argmax with a sigma of 17 cells. What differs: resizing aligns cell
+    centres, not corners, and batch norm keeps its ImageNet statistics.
     """
     return ModelConfig(
         side=240,

@@ -53,21 +53,19 @@ class ScaleSpaceAggregator(FeatureAggregator):
         lacking = (1.0 - stacked.square().sum(dim=2, keepdim=True)).clamp_min(TINY).sqrt()
         return rearrange(torch.cat([stacked, lacking], dim=2), "(b level) s c h w -> b (level s) c h w", b=count)
 
-    def per_pair(self, source: AggregatedSource, target: AggregatedTarget) -> tuple[AggregatedSource, AggregatedTarget]:
+    def per_pair(
+        self, source: AggregatedSource, target: AggregatedTarget
+    ) -> tuple[Float[Tensor, "batch pair channel hs ws"], Float[Tensor, "batch pair channel ht wt"]]:
         """Repeat the features so that the levels are all pairs of scales, source scale first."""
         count = len(self.scales)
-        (of_source, source_lacks), (of_target, target_lacks) = (_split(features) for features in (source, target))
-        source = torch.cat([of_source, source_lacks, torch.zeros_like(source_lacks)], dim=2)
-        target = torch.cat([of_target, torch.zeros_like(target_lacks), target_lacks], dim=2)
+        # what the source lacks stays before a channel of zeros, what the target lacks moves behind one
+        source = F.pad(source, (0, 0, 0, 0, 0, 1))
+        target = F.pad(target, (0, 0, 0, 0, 0, 1))
+        target = torch.cat([target[:, :, :-2], target[:, :, -2:].flip(2)], dim=2)
         return (
             repeat(source, "b (level s) c h w -> b (level s t) c h w", s=count, t=count),
             repeat(target, "b (level t) c h w -> b (level s t) c h w", s=count, t=count),
         )
-
-
-def _split(features: Features) -> tuple[Features, Features]:
-    """Return the features and what they lack to the length 1."""
-    return features[:, :, :-1], features[:, :, -1:]
 
 
 def _resized(maps: Float[Tensor, "map channel h w"], grid: tuple[int, int] | list[int]) -> Tensor:
