@@ -8,7 +8,7 @@ from torch import Tensor
 
 def upsample4d(
     x: Float[Tensor, "batch hs ws ht wt"], factor: int
-) -> Float[Tensor, "batch fine_hs fine_ws fine_ht fine_wt"]:
+) -> Float[Tensor, "batch refined_hs refined_ws refined_ht refined_wt"]:
     """Interpolate linearly along all four axes; every axis gets `factor` times as many positions.
 
     Positions are the centres of equal cells of the image, as everywhere in this package. The public code of

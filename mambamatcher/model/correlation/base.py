@@ -10,7 +10,7 @@ from mambamatcher.registry import Registry
 
 CorrelationMap = Float[Tensor, "batch level hs ws ht wt"]
 Refined = Float[Tensor, "batch hs ws ht wt"]
-Upsampled = Float[Tensor, "batch fine_hs fine_ws fine_ht fine_wt"]
+Upsampled = Float[Tensor, "batch refined_hs refined_ws refined_ht refined_wt"]
 
 FLOAT_BYTES = 4
 COPIES = 16  # correlation maps that an aggregator holds in intermediate results; measured
