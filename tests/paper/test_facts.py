@@ -47,11 +47,6 @@ def test_fastformer_has_the_papers_26_0k_parameters_without_the_rotary_positions
     assert count_parameters(FastFormerAggregation().build(LEVELS)) == 25_993 - 6 * (2 + 8)
 
 
-def test_fastformer_has_the_sizes_of_transformatcher():
-    config = presets.transformatcher().correlation
-    assert (config.width, config.depth, config.heads, config.head_width, config.rotary) == (16, 6, 8, 4, True)
-
-
 def test_feature_aggregation_has_42471168_parameters(paper):
     assert count_parameters(paper.features) == 42_471_168
 

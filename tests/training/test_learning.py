@@ -1,5 +1,6 @@
 """The short form of `benchmarks/learning.py`: a few steps must already help on pairs that were not trained on."""
 
+import pytest
 import torch
 
 from mambamatcher import presets
@@ -49,3 +50,23 @@ def test_a_few_steps_on_rendered_pairs_lower_the_loss_on_unseen_ones(monkeypatch
         optimiser.step()
     # a guess among 8 x 8 positions costs 4.16
     assert loss_on_unseen() < min(before, 4.16) - 0.15
+
+
+@pytest.mark.parametrize("head", ["pointwise", "hough", "fastformer"])
+@pytest.mark.parametrize("loss", ["keypoint_weight", "cross_entropy_weight"])
+def test_a_head_that_upsamples_learns_a_batch_by_either_loss(head, loss, monkeypatch):
+    torch.manual_seed(0)
+    off = {"keypoint_weight", "cross_entropy_weight"} - {loss}
+    changes = [f"model.correlation={head}", "model.correlation.upsample=2", f"{loss}=1", f"{off.pop()}=0"]
+    recipe = override(Recipe(model=presets.tiny()), [*changes, "model.features=none", "learning_rate=1e-3"])
+    module = TrainingModule(recipe, MambaMatcher(recipe.model), PCK(1, ["dog"]))
+    monkeypatch.setattr(module, "log", lambda *_, **__: None)
+    pairs = batch(PairDataset(read_pairs("synthetic", "trn").pairs, 84), 0, 4)
+    optimiser = module.configure_optimizers()
+    losses = []
+    for step in range(6):
+        optimiser.zero_grad()
+        losses.append(module.training_step(pairs, step))
+        losses[-1].backward()
+        optimiser.step()
+    assert losses[-1] < losses[0]

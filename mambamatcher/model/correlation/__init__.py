@@ -1,12 +1,14 @@
-"""Correlation maps and their aggregators. Each row of the paper's correlation table is one configuration."""
+"""Correlation maps and their aggregators: each row of the paper's correlation table, and the heads of other systems."""
 
 from mambamatcher.model.correlation.base import CORRELATION_AGGREGATIONS, CorrelationAggregator, CorrelationConfig
 from mambamatcher.model.correlation.compute import EPSILON, blended_correlation, correlation_map
 from mambamatcher.model.correlation.conv4d import Conv4dAggregation
 from mambamatcher.model.correlation.fastformer import FastFormerAggregation
+from mambamatcher.model.correlation.hough import HoughAggregation
 from mambamatcher.model.correlation.linear import LinearAggregation, MeanAggregation
 from mambamatcher.model.correlation.noised import NoisedAggregation
 from mambamatcher.model.correlation.plain_mamba import PlainMamba4dAggregation
+from mambamatcher.model.correlation.pointwise import PointwiseAggregation
 from mambamatcher.model.correlation.similarity_scan import SimilarityScanAggregation
 
 __all__ = [
@@ -16,10 +18,12 @@ __all__ = [
     "CorrelationAggregator",
     "CorrelationConfig",
     "FastFormerAggregation",
+    "HoughAggregation",
     "LinearAggregation",
     "MeanAggregation",
     "NoisedAggregation",
     "PlainMamba4dAggregation",
+    "PointwiseAggregation",
     "SimilarityScanAggregation",
     "blended_correlation",
     "correlation_map",

@@ -79,6 +79,9 @@ class Conv4dAggregator(CorrelationAggregator):
 class Conv4dAggregation(CorrelationConfig):
     """Rows "4D Conv" of the paper's correlation table; NCNet, if `hidden` and `consensus` are set.
 
+    NCNet's network has 180,033 parameters on its one level. More levels are more input channels, which is not in the
+    publication. The filter divides by at least 1e-6; the authors' code adds 1e-5.
+
     Attributes:
         kernel_size: Odd side length of the kernel in all four dimensions.
         hidden: Channels of the hidden layers; empty for a single convolution.

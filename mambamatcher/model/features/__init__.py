@@ -11,6 +11,8 @@ from mambamatcher.model.features.base import (
 from mambamatcher.model.features.conv import ConvAggregation
 from mambamatcher.model.features.fused import FusedAggregation
 from mambamatcher.model.features.mamba2d import Mamba2dAggregation, PlainMamba2dAggregation
+from mambamatcher.model.features.scale_space import ScaleSpaceAggregation
+from mambamatcher.model.features.sliced import SlicedAggregation
 
 __all__ = [
     "FEATURE_AGGREGATIONS",
@@ -23,4 +25,6 @@ __all__ = [
     "Mamba2dAggregation",
     "NoAggregation",
     "PlainMamba2dAggregation",
+    "ScaleSpaceAggregation",
+    "SlicedAggregation",
 ]

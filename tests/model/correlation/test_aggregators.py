@@ -8,13 +8,15 @@ from mambamatcher.model.correlation import (
     CORRELATION_AGGREGATIONS,
     Conv4dAggregation,
     FastFormerAggregation,
+    HoughAggregation,
+    PointwiseAggregation,
     SimilarityScanAggregation,
 )
 from mambamatcher.model.correlation.similarity_scan import SORT_KEYS, without_state
 from mambamatcher.model.layers.mamba import MambaSettings
 from mambamatcher.model.layers.positional import POSITIONAL_ENCODINGS
 from mambamatcher.model.layers.scan_orders import SCAN_ORDERS
-from tests import slow
+from tests import slow, slow_heads
 
 LEVELS = 3
 GRIDS = (2, 3, 4, 5)  # hs, ws, ht, wt all differ, so a swapped axis fails
@@ -32,6 +34,11 @@ ROWS = {
     "conv4d k=5": Conv4dAggregation(kernel_size=5),
     "fastformer with heads of 8": FastFormerAggregation(heads=3, head_width=8, depth=2),
     "fastformer without rotary": FastFormerAggregation(rotary=False, depth=2),
+    "fastformer upsampled": FastFormerAggregation(depth=2, upsample=2),
+    "hough without scales": HoughAggregation(kernel_size=3, scales=1, upsample=1),
+    "hough at two scales": HoughAggregation(kernel_size=3, scales=2, upsample=3),
+    "pointwise at the same grid": PointwiseAggregation(hidden=(), upsample=1),
+    "pointwise, two hidden layers": PointwiseAggregation(hidden=(5, 4)),
     "conv4d consensus": Conv4dAggregation(hidden=(2,), consensus=True),
     **{f"order {name}": scan(orders=(name,)) for name in SCAN_ORDERS},
     "bidirectional": scan(orders=("raster", "reverse_raster")),
@@ -59,9 +66,8 @@ def build(config):
     torch.manual_seed(1)
     module = config.build(LEVELS).double()
     for name, parameter in module.named_parameters():
-        if (
-            name.startswith(("project", "scales")) or "direction_B" in name
-        ):  # initial values are symmetric and would hide errors
+        # initial values that are symmetric would hide errors
+        if name.startswith(("project", "scales", "embed.bias", "votes")) or "direction_B" in name:
             torch.nn.init.normal_(parameter)
     return module
 
@@ -78,14 +84,6 @@ def slow_linear(module, maps, config):
     return slow.linear(module.project, sequence_of(maps)).reshape(GRIDS)
 
 
-def slow_mutual(x):
-    out = np.zeros_like(x)
-    for c, i, j, k, l in np.ndindex(*x.shape):  # noqa: E741
-        here = x[c, i, j, k, l]
-        out[c, i, j, k, l] = here * here / max(x[c, i, j].max(), 1e-6) * here / max(x[c, :, :, k, l].max(), 1e-6)
-    return out
-
-
 def slow_conv4d(module, maps, config):
     def stack(x):
         for index, layer in enumerate(module.convolutions):
@@ -95,9 +93,9 @@ def slow_conv4d(module, maps, config):
 
     if not config.consensus:
         return stack(maps)[0]
-    maps = slow_mutual(maps)
+    maps = slow_heads.mutual(maps)
     forwards, backwards = stack(maps), stack(maps.transpose(0, 3, 4, 1, 2)).transpose(0, 3, 4, 1, 2)
-    return slow_mutual(np.maximum(forwards, 0) + np.maximum(backwards, 0))[0]
+    return slow_heads.mutual(np.maximum(forwards, 0) + np.maximum(backwards, 0))[0]
 
 
 def slow_noised(module, maps, config):
@@ -113,7 +111,7 @@ def slow_fastformer(module, maps, config):
         norm, attend = layer.attention
         tokens = tokens + slow.additive_attention(attend, slow.layer_norm(norm, tokens))
         tokens = tokens + slow.feed_forward(layer.feed_forward, tokens)
-    return slow.linear(module.project, tokens).reshape(GRIDS)
+    return slow_heads.upsample4d(slow.linear(module.project, tokens).reshape(GRIDS), config.upsample)
 
 
 def slow_plain_mamba(module, maps, config):
@@ -194,6 +192,8 @@ SLOW = {
     "fastformer": slow_fastformer,
     "plain_mamba": slow_plain_mamba,
     "similarity_scan": slow_similarity_scan,
+    "hough": slow_heads.hough,
+    "pointwise": slow_heads.pointwise,
 }
 
 
@@ -220,12 +220,34 @@ def test_gives_one_map_with_finite_non_zero_gradients(row):
     module = build(ROWS[row]).float()
     maps = correlation(1).requires_grad_()
     refined = module(maps)
-    assert refined.shape == (2, *GRIDS)
+    assert refined.shape == (2, *(getattr(ROWS[row], "upsample", 1) * n for n in GRIDS))
     (refined * torch.randn_like(refined)).sum().backward()
     for name, tensor in {"maps": maps, **dict(module.named_parameters())}.items():
         assert tensor.grad is not None, name
         assert tensor.grad.isfinite().all(), name
         assert tensor.grad.abs().sum() > 0, name
+
+
+@pytest.mark.parametrize("row", ["hough", "pointwise", "fastformer upsampled", "conv4d consensus"])
+def test_gradients_are_the_slopes_of_the_slow_version(row):
+    """Along a random direction of the map and of all parameters at once; the sizes differ, so no axis is swapped."""
+    generator = torch.Generator().manual_seed(2)
+    module, step = build(ROWS[row]), 1e-5
+    maps = torch.rand(1, LEVELS, *GRIDS, generator=generator).double().requires_grad_()
+    leaves = [maps, *module.parameters()]
+    directions = [torch.randn(leaf.shape, generator=generator).double() for leaf in leaves]
+    refined = module(maps)
+    weights = torch.randn(refined.shape, generator=generator).double()
+    gradients = torch.autograd.grad((refined * weights).sum(), leaves)
+    name = CORRELATION_AGGREGATIONS.name_of(type(ROWS[row]))
+    sums = []
+    for sign in (1, -2):  # one step forwards, then two back
+        with torch.no_grad():
+            for leaf, direction in zip(leaves, directions, strict=True):
+                leaf += sign * step * direction
+        sums.append((SLOW[name](module, slow.numpy(maps[0]), ROWS[row]) * weights[0].numpy()).sum())
+    slope = sum((g * d).sum().item() for g, d in zip(gradients, directions, strict=True))
+    assert slope == pytest.approx((sums[0] - sums[1]) / (2 * step), rel=1e-4)
 
 
 @pytest.mark.parametrize("row", ROWS)
@@ -261,6 +283,10 @@ def test_positions_reach_the_block_and_never_the_projection(positional, inferenc
         (lambda: Conv4dAggregation(kernel_size=4), "odd"),
         (lambda: FastFormerAggregation(head_width=3), "even head_width"),
         (lambda: FastFormerAggregation(heads=0), "heads"),
+        (lambda: FastFormerAggregation(upsample=5), "upsample must be from 1 to 4"),
+        (lambda: HoughAggregation(kernel_size=4), "odd"),
+        (lambda: HoughAggregation(scales=6), "scales must be from 1 to 5"),
+        (lambda: PointwiseAggregation(hidden=(0,)), "hidden must be from 1 to 1,024"),
         (lambda: scan(orders=()), "at least one order"),
         (lambda: scan(orders=("decending",)), "Did you mean 'descending'"),
         (lambda: scan(sort_key="lats"), "Did you mean 'last'"),
