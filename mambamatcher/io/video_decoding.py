@@ -59,15 +59,14 @@ class VideoDecoder:
 
     def frames(self) -> Iterator[tuple[int, float, Any]]:
         """Yield the number of each frame, its time in seconds since the first one, and the frame itself."""
-        first, last, number = 0.0, 0.0, 0
-        for frame in self._decoded():
+        first, last = 0.0, 0.0
+        for number, frame in enumerate(self._decoded()):
             time = number / self.rate if frame.time is None else frame.time
             if not number:
                 first = time
             last = max(last, round(time - first, 6))  # damaged files may count backwards
             self.partial += bool(frame.is_corrupt)
             yield number, last, frame
-            number += 1
 
     def missing_end(self, frames: int, time: float) -> float | None:
         """Return how long the file says to be, in seconds, if it ended before that."""

@@ -11,7 +11,7 @@ from typing import Any
 from PIL import Image
 
 from mambamatcher.errors import InputError
-from mambamatcher.extras import require
+from mambamatcher.extras import naming_extra
 from mambamatcher.io.decoding_worker import SECONDS, read_exactly, start_process
 from mambamatcher.io.frame_selection import FrameSelection
 from mambamatcher.io.images import require_file
@@ -19,16 +19,41 @@ from mambamatcher.io.video_decoding import MAX_PIXELS
 from mambamatcher.io.video_worker import serve_frames
 
 # how the name of a video ends
-SUFFIXES = (".mp4", ".m4v", ".mov", ".avi", ".mkv", ".webm", ".mpg", ".mpeg", ".ts", ".mts", ".m2ts")
-SUFFIXES += (".wmv", ".flv", ".ogv", ".3gp", ".h264", ".h265")
+SUFFIXES = (
+    ".mp4",
+    ".m4v",
+    ".mov",
+    ".avi",
+    ".mkv",
+    ".webm",
+    ".mpg",
+    ".mpeg",
+    ".ts",
+    ".mts",
+    ".wmv",
+    ".flv",
+    ".ogv",
+    ".3gp",
+)
 
 
 @dataclass(frozen=True)
 class FrameList:
-    """The selected frames of a video: number and time in seconds of each, and what is wrong with the file, if anything."""
+    """Number and time in seconds of each selected frame of a video, and what is wrong with the file, if anything."""
 
     frames: list[tuple[int, float]]
     damage: str | None
+
+
+def require_video() -> None:
+    """Refuse a video at once where something is missing that its results need.
+
+    Raises:
+        MissingExtraError: PyAV or matplotlib is not installed.
+    """
+    with naming_extra("video"):
+        import av  # noqa: F401
+        import matplotlib  # noqa: F401
 
 
 def is_video(path: Path) -> bool:
@@ -37,7 +62,7 @@ def is_video(path: Path) -> bool:
 
 
 def list_frames(path: Path, selection: FrameSelection) -> FrameList:
-    """Decode a video once to find the frames that are selected. Of a damaged one, these are the frames that can be read.
+    """Decode a video once to find the selected frames. Of a damaged one, these are the frames that can be read.
 
     Raises:
         InputError: The file is no video, or no frame can be read or is selected.
@@ -95,7 +120,7 @@ class _DecoderStopped(Exception):  # noqa: N818 -- it never leaves this module
 
 def _answers(path: Path, wanted: Collection[int]) -> Generator[tuple[dict[str, Any], bytes], None, None]:
     """Yield the answers of a process that decodes a video, each with its pixels if it has some."""
-    require("av")
+    require_video()
     require_file(path)
     process = start_process(serve_frames)
     try:

@@ -1,12 +1,12 @@
 """A record of the files a run has written, so that a file changed since is never replaced."""
 
 import json
-from collections.abc import Iterable, Mapping
-from hashlib import blake2b
+from collections.abc import Callable, Iterable, Mapping
+from hashlib import blake2b, file_digest
 from pathlib import Path
 
 from mambamatcher.errors import InputError
-from mambamatcher.io.atomic import make_folder, parse_json, write_text_atomically
+from mambamatcher.io.atomic import make_folder, parse_json, write_atomically, write_text_atomically
 
 FILE = "written.json"
 VERSION = 1
@@ -37,10 +37,20 @@ class WrittenFiles:
 
     def write(self, name: str, text: str, errors: str = "strict") -> None:
         """Write a text file, over the one that is there; see `write_text_atomically` for `errors`."""
-        digest = _digest(text.encode("utf-8", errors))
-        self._record({name: [*self._digests.get(name, []), digest]})
-        write_text_atomically(self._folder / name, text, overwrite=True, errors=errors)
-        self._record({name: [digest]})
+        self.fill(name, lambda temporary: _fill(temporary, text.encode("utf-8", errors)))
+
+    def fill(self, name: str, write: Callable[[Path], None]) -> None:
+        """Let `write` fill a temporary file, and put it in place of the one that is there."""
+        digests: list[str] = []
+
+        def write_and_record(temporary: Path) -> None:
+            write(temporary)
+            digests.append(_digest_file(temporary))
+            self._record({name: [*self._digests.get(name, []), *digests]})
+
+        make_folder(self._folder)
+        write_atomically(self._folder / name, write_and_record, overwrite=True)
+        self._record({name: digests})
 
     def add(self, name: str) -> None:
         """Record a file as it is now."""
@@ -78,12 +88,13 @@ def _read(path: Path) -> dict[str, list[str]]:
         ) from error
 
 
-def _digest(content: bytes) -> str:
-    return blake2b(content, digest_size=16).hexdigest()
+def _fill(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
 
 
 def _digest_file(path: Path) -> str:
     try:
-        return _digest(path.read_bytes())
+        with path.open("rb") as file:
+            return file_digest(file, lambda: blake2b(digest_size=16)).hexdigest()
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error

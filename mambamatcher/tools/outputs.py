@@ -24,10 +24,17 @@ PREVIOUS = "previous.jsonl"  # the results of the round before
 ROUND = ("threshold", "corrections")  # what may differ between the rounds of a run
 
 
-def check_unchanged(out: Path, written: WrittenFiles, taken_in: Path | None) -> None:
-    """Refuse a folder with a file that was changed since it was written, but for one whose changes are taken in."""
-    for name in (RESULTS, *FORMATS, REFERENCES):
-        ours = written.has(name) or (name in FORMATS and (out / RESULTS).exists())
+def check_unchanged(out: Path, written: WrittenFiles, formats: Sequence[str], taken_in: Path | None) -> None:
+    """Refuse a folder with a file that was changed since it was written, but for one whose changes are taken in.
+
+    Args:
+        out: The folder.
+        written: Its record.
+        formats: The files that are written from the results.
+        taken_in: A file whose changes are taken in as corrections.
+    """
+    for name in (RESULTS, *formats, REFERENCES):
+        ours = written.has(name) or (name in formats and (out / RESULTS).exists())
         if ours and written.is_changed(name) and not (name in EDITABLE and _is_same(out / name, taken_in)):
             said = "was changed since it was written" if written.has(name) else "was not written by this program"
             take = f"take its changes in with --corrections {out / name}, or " if name in EDITABLE else ""
@@ -68,7 +75,7 @@ def write_formats(
     written: WrittenFiles, targets: Source, results: Sequence[Result], references: Sequence[Reference] = ()
 ) -> None:
     """Write all results as CSV, COCO and the page to review them by."""
-    found = {result["image"]: _point_set(result) for result in results if "error" not in result}
+    found = {result["image"]: point_set(result) for result in results if "error" not in result}
     for name in (CSV, COCO):  # file names that are not UTF-8 are written as the bytes they are
         written.write(name, format_points(name, found), errors="surrogateescape")
     shown = [
@@ -93,7 +100,8 @@ def _fill(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
 
-def _point_set(result: Result) -> PointSet:
+def point_set(result: Result) -> PointSet:
+    """Return the points of a result as files of points hold them."""
     points = result["points"]
     return PointSet(
         points=np.array([(each["x"], each["y"]) for each in points], dtype=np.float64),

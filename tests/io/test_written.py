@@ -1,7 +1,8 @@
+import os
+
 import pytest
 
 from mambamatcher.errors import InputError
-from mambamatcher.io import written as module
 from mambamatcher.io.written import WrittenFiles
 
 
@@ -23,14 +24,14 @@ def test_a_kill_at_any_moment_leaves_a_file_that_is_known(tmp_path, monkeypatch,
     WrittenFiles(tmp_path).write("a.csv", "old")
     writes = []
 
-    def stopping(path, *arguments, **options):
+    def stopping(temporary, path):
         writes.append(path.name)
         if len(writes) == stop_at:
             raise KeyboardInterrupt
-        write(path, *arguments, **options)
+        replace(temporary, path)
 
-    write = module.write_text_atomically
-    monkeypatch.setattr(module, "write_text_atomically", stopping)
+    replace = os.replace
+    monkeypatch.setattr(os, "replace", stopping)
     with pytest.raises(KeyboardInterrupt):
         WrittenFiles(tmp_path).write("a.csv", "new")
     assert not WrittenFiles(tmp_path).is_changed("a.csv")

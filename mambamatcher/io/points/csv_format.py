@@ -54,7 +54,7 @@ def to_csv(annotations: Mapping[str, PointSet]) -> str:
         for name, (x, y), seen, sure in zip(
             each.names, each.points.round(3).tolist(), each.visibility.tolist(), confidence, strict=True
         ):
-            lines.append(_line([_masked(image), _masked(name), x, y, seen, sure]))
+            lines.append(_line([masked(image), masked(name), x, y, seen, sure]))
     return "".join(lines)
 
 
@@ -64,7 +64,8 @@ def _line(cells: Sequence[object]) -> str:
     return buffer.getvalue().removesuffix("\r\n") + "\n"
 
 
-def _masked(text: str) -> str:
+def masked(text: str) -> str:
+    """Return text with an apostrophe before it where a spreadsheet would take it for a formula."""
     return f"'{text}" if _FORMULA.match(text) else text
 
 
