@@ -65,7 +65,7 @@ def propagate(
     from mambamatcher.jobs.shards import FOLDER
     from mambamatcher.jobs.source import read_source, read_video
     from mambamatcher.tools.outputs import REVIEW
-    from mambamatcher.tools.propagate import GATHERED, read_references
+    from mambamatcher.tools.propagate import GATHERED, check_engine, read_references
     from mambamatcher.tools.propagate import propagate as run
 
     for path in sources:  # before a model is loaded
@@ -73,6 +73,7 @@ def propagate(
         read_points(points_file, path)
     chosen = make_engine(engine, address, workers, device)
     if is_video(targets):
+        check_engine(targets, chosen)
         source = read_video(targets, _select_frames(every, start, stop))
     elif every or start or stop or smooth:
         raise InputError(f"--every, --from, --to and --smooth are for a video, which {targets} is not")

@@ -148,6 +148,6 @@ def _legend(draw: ImageDraw.ImageDraw, corner: tuple[int, int], font: Font, unit
             [(left + column, middle - 5 * unit), (left + column, middle + 5 * unit)],
             fill=confidence_colour(column / (width - 1)),
         )
-    draw.text(
-        (left + width + 5 * unit, middle), "1    hollow: below the threshold", fill="black", font=font, anchor="lm"
-    )
+    left, hint = left + width + 5 * unit, "1    hollow: below the threshold"
+    fits = left + draw.textlength(hint, font) <= draw.im.size[0]
+    draw.text((left, middle), hint if fits else "1", fill="black", font=font, anchor="lm")

@@ -11,7 +11,7 @@ from mambamatcher.errors import InputError
 class Position:
     """A place in a video: seconds since its first frame, or the number of a frame, from 0."""
 
-    value: float
+    value: int | float
     is_frame: bool = False
 
     @classmethod
@@ -28,7 +28,7 @@ class Position:
         is_frame = text.endswith("f")
         number = text.removesuffix("f" if is_frame else "s")
         try:
-            value = int(number) if is_frame else float(number)
+            value: int | float = int(number) if is_frame else float(number)
         except ValueError:
             value = -1
         if not (isfinite(value) and value >= 0):

@@ -108,7 +108,12 @@ def propagate(
     """
     is_video = targets.frames is not None
     if is_video:
-        _check_video(targets, engine)
+        check_engine(targets.origin, engine)
+        if len(targets.items) > GATHERED:
+            raise InputError(
+                f"{len(targets.items):,} frames of {targets.origin} are selected, and a run takes at most {GATHERED:,}; "
+                "select fewer with --every, --from and --to"
+            )
     formats = (*FORMATS, *VIDEO_FORMATS) if is_video else FORMATS
     written = WrittenFiles(out)
     check_unchanged(out, written, formats, taken_in=corrections)
@@ -202,14 +207,10 @@ def propagate_each(
             matcher.evict(loaded)
 
 
-def _check_video(targets: Source, engine: Engine) -> None:
+def check_engine(video: Path, engine: Engine) -> None:
+    """Refuse to share the frames of a video between workers, each of which would have to decode all before its own."""
     if not isinstance(engine, LocalEngine):
-        raise InputError(f"{targets.origin} is a video, which is decoded in order in one process; leave out --engine")
-    if len(targets.items) > GATHERED:
-        raise InputError(
-            f"{len(targets.items):,} frames of {targets.origin} are selected, and a run takes at most {GATHERED:,}; "
-            "select fewer with --every, --from and --to"
-        )
+        raise InputError(f"{video} is a video, which is decoded in order in this process; leave out --engine")
 
 
 def describe_run(
