@@ -109,10 +109,10 @@ def propagate(
     is_video = targets.frames is not None
     if is_video:
         check_engine(targets.origin, engine)
-        if len(targets.items) > GATHERED:
+        if (count := len(targets.items)) > GATHERED:
             raise InputError(
-                f"{len(targets.items):,} frames of {targets.origin} are selected, and a run takes at most {GATHERED:,}; "
-                "select fewer with --every, --from and --to"
+                f"{count:,} frames of {targets.origin} are selected, and a run takes at most {GATHERED:,}; select "
+                "fewer with --every, --from and --to"
             )
     formats = (*FORMATS, *VIDEO_FORMATS) if is_video else FORMATS
     written = WrittenFiles(out)
