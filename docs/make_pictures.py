@@ -20,6 +20,8 @@ from torch import Tensor
 import mambamatcher
 from mambamatcher import Matcher
 from mambamatcher.io.heatmaps import draw_heatmaps
+from mambamatcher.io.video_writing import write_video
+from mambamatcher.io.videos import read_frames
 from mambamatcher.matching.matcher import PreparedPair
 from mambamatcher.model.correlation import correlation_map
 from mambamatcher.model.geometry import grid_centres, unit_to_pixels
@@ -49,6 +51,7 @@ def main() -> None:
     draw_steps(lite, lite.prepare(CAT, RACCOON), np.array(points["nose"]))
     draw_transferred()
     draw_review()
+    draw_video()
     draw_training_of_lite()
     draw_training_of_default()
 
@@ -177,6 +180,20 @@ def draw_review() -> None:
         command = [chromium, *options.split(), f"--screenshot={shot}", "--window-size=900,840"]
         subprocess.run([*command, (out / "review.html").as_uri()], check=True, capture_output=True)
         _save(Image.open(shot).convert("RGB"), "review.jpg")
+
+
+def draw_video() -> None:
+    """Propagate the cat's points to a video that pans over the raccoon, as in tutorials/videos.md."""
+    with TemporaryDirectory() as name:
+        clip, out = Path(name) / "clip.mp4", Path(name) / "out"
+        photo = Image.open(RACCOON).convert("RGB").resize((480, 360))
+        corners = [(5 * number, 2 * number) for number in range(16)]
+        frames = [photo.crop((x, y, x + 400, y + 320)) for x, y in corners]
+        write_video(clip, [(frame, number / 25) for number, frame in enumerate(frames)], 25.0)
+        run("propagate", CAT, clip, "--points-file", CAT.with_suffix(".json"), "--out", out, "--smooth")
+        shutil.copy(out / "paths.png", OUT / "paths.png")
+        ((_, frame),) = read_frames(out / "overlay.mp4", {6})
+        _save(frame, "overlay.jpg")
 
 
 def draw_training_of_lite() -> None:

@@ -27,6 +27,7 @@ EXTRAS = {
     "pydantic": "web",
     "starlette": "web",
     "uvicorn": "web",
+    "av": "video",
     "pyarrow": "scale",
     "ray": "scale",
     "captum": "paper",

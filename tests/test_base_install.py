@@ -125,12 +125,14 @@ except MambaMatcherError as error:
         (["train", "--recipe", "vit-s", "--out", "run"], "train"),
         (["export", "--onnx", "lite.onnx"], "export"),
         (["serve"], "web"),
+        (["propagate", CAT, "clip.mp4", "--points-file", POINTS, "--out", "tracked"], "video"),
         (["features", str(PHOTOS), "--out", "features"], "scale"),
         (["reproduce", "list"], "paper"),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value)[:20],
 )
 def test_what_needs_an_extra_says_so(base, verb, extra, tmp_path):
+    (tmp_path / "clip.mp4").write_bytes(b"a video by its name")
     done = run([base / "mambamatcher", *verb], tmp_path)
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
     assert done.stderr.rstrip().endswith(f"run: pip install 'mambamatcher[{extra}]'")

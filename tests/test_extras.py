@@ -101,6 +101,7 @@ VERBS = {
     "train": [["train", "--dataset", "spair", "--out", "run"]],
     "export": [["export", "--onnx", "out.onnx"]],
     "web": [["serve"], ["review", "."]],
+    "video": [["propagate", "a.png", "clip.mp4", "--points-file", "points.json", "--out", "out"]],
     "scale": [
         ["features", ".", "--out", "out"],
         ["propagate", "a.png", ".", "--points-file", "points.json", "--out", "out", "--engine", "ray"],
@@ -119,6 +120,7 @@ def folder(tmp_path_factory):
     sample = ROOT / "mambamatcher" / "assets" / "sample"
     for name, other in (("a.png", "source.png"), ("b.png", "target.png"), ("points.json", "points.json")):
         (place / name).write_bytes((sample / other).read_bytes())
+    (place / "clip.mp4").write_bytes(b"a video by its name")
     releases.write_spair(place, [releases.spair_annotation(f"{number:06d}-one-two:cat") for number in range(2)])
     return place
 

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from threading import Lock, Timer
 from typing import IO, Any
@@ -51,7 +52,7 @@ class DecodingWorkers:
         """
         with self._lock:
             process = self._idle.pop() if self._idle else None
-        process = process or _start()
+        process = process or start_process(serve)
         expired: list[bool] = []
 
         def expire() -> None:
@@ -80,9 +81,11 @@ class DecodingWorkers:
         return image
 
 
-def _start() -> subprocess.Popen[bytes]:
+def start_process(serve: Callable[[], None]) -> subprocess.Popen[bytes]:
+    """Start a process that runs a function of a module, and wait for the line that says that it is ready."""
     # Not `-m`, which would also import from the working directory: this process sees what its parent sees.
-    command = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import serve; serve()"
+    name = serve.__name__
+    command = f"import sys; sys.path[:] = {sys.path!r}; from {serve.__module__} import {name}; {name}()"
     process = subprocess.Popen(
         [sys.executable, "-c", command],
         stdin=subprocess.PIPE,
@@ -107,10 +110,11 @@ def _ask(process: subprocess.Popen[bytes], request: dict[str, Any], content: byt
     if "error" in answer:
         return str(answer["error"])
     size = tuple(answer["size"])
-    return Image.frombytes("RGB", size, _read(process.stdout, 3 * size[0] * size[1]))
+    return Image.frombytes("RGB", size, read_exactly(process.stdout, 3 * size[0] * size[1]))
 
 
-def _read(stream: IO[bytes], count: int) -> bytes:
+def read_exactly(stream: IO[bytes], count: int) -> bytes:
+    """Return that many bytes; a stream that ends before is an `EOFError`."""
     content = stream.read(count)
     if len(content) < count:
         raise EOFError
@@ -124,8 +128,8 @@ def serve() -> None:
     answers.flush()
     while line := requests.readline():
         request = json.loads(line)
-        content = _read(requests, request["bytes"]) if "bytes" in request else Path(request["path"])
-        _limit(request["max_pixels"], request["seconds"])
+        content = read_exactly(requests, request["bytes"]) if "bytes" in request else Path(request["path"])
+        limit_process(request["max_pixels"], request["seconds"])
         try:
             image = decode(content, request["name"], request["max_pixels"], request["formats"])
             pixels = image.tobytes()
@@ -136,7 +140,7 @@ def serve() -> None:
         answers.flush()
 
 
-def _limit(max_pixels: int, seconds: float) -> None:
+def limit_process(max_pixels: int, seconds: float) -> None:
     """Limit the memory of this process, and its time in case that its parent is killed before it is."""
     if sys.platform == "win32":
         return

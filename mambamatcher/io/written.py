@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from hashlib import blake2b
+from hashlib import blake2b, file_digest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -120,12 +120,9 @@ def _fill(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
 
-def _digest(content: bytes) -> str:
-    return blake2b(content, digest_size=16).hexdigest()
-
-
 def _digest_file(path: Path) -> str:
     try:
-        return _digest(path.read_bytes())
+        with path.open("rb") as file:
+            return file_digest(file, lambda: blake2b(digest_size=16)).hexdigest()
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error

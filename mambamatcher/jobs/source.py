@@ -1,4 +1,4 @@
-"""Where images come from: a folder, a manifest with one path per line, or Parquet.
+"""Where images come from: a folder, a manifest with one path per line, Parquet, or the frames of a video.
 
 Parquet has a column `path`. Where it also has a column `bytes`, that is the image file, and the path only its name.
 """
@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from hashlib import blake2b
+from hashlib import blake2b, file_digest
 from itertools import accumulate, islice, pairwise
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,7 +19,9 @@ from PIL import Image
 
 from mambamatcher.errors import InputError
 from mambamatcher.extras import require
+from mambamatcher.io.frame_selection import FrameSelection
 from mambamatcher.io.images import ImageLike
+from mambamatcher.io.videos import is_video, list_frames, read_frames
 
 logger = logging.getLogger(__name__)
 
@@ -33,19 +35,28 @@ Ready = TypeVar("Ready")
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """An image by its name in the results: the file at `place`, or a row of the Parquet file there."""
+    """An image by its name in the results: the file at `place`, or a row of the Parquet file there.
+
+    With a `time`, in seconds, it is the frame `row` of the video there.
+    """
 
     name: str
     place: str
     row: int | None = None
+    time: float | None = None
 
 
 @dataclass(frozen=True)
 class Source:
-    """All images to work on, in order, and the folder or file that they come from."""
+    """All images to work on, in order, and the folder or file that they come from.
+
+    Of a video, `frames` says which of its frames they are, and `damage` what is wrong with the file, if anything.
+    """
 
     origin: Path
     items: list[Item]
+    frames: FrameSelection | None = None
+    damage: str | None = None
 
     def find(self, names: Collection[str]) -> Iterator[tuple[str, ImageLike]]:
         """Yield some of the images by their names, in their order here."""
@@ -59,6 +70,8 @@ def read_source(origin: Path) -> Source:
         InputError: There are none, one is listed twice, or the list cannot be read.
     """
     origin = origin.absolute()
+    if is_video(origin):
+        raise InputError(f"{origin} is a video; images are expected here, as a folder, a list of paths or Parquet")
     folder = origin.parent if origin.is_file() else origin
     names, tables = find_images(origin) if origin.is_dir() else [], sorted(origin.glob("*.parquet"))
     if origin.is_file() and origin.suffix != ".parquet":
@@ -73,6 +86,21 @@ def read_source(origin: Path) -> Source:
         if before == after:
             raise InputError(f"{origin} lists {before} twice; each image must be there once")
     return Source(origin, items)
+
+
+def read_video(origin: Path, frames: FrameSelection) -> Source:
+    """List frames of a video; it is decoded once for that. Of a damaged one, these are the frames that can be read.
+
+    A frame is named `clip.mp4#12`, by its number in the order in which a player shows them, from 0.
+
+    Raises:
+        InputError: The file is no video, or no frame can be read or is selected.
+        MissingExtraError: PyAV is not installed.
+    """
+    origin = origin.absolute()
+    listed = list_frames(origin, frames)
+    items = [Item(f"{origin.name}#{number}", str(origin), number, time) for number, time in listed.frames]
+    return Source(origin, items, frames, listed.damage)
 
 
 def list_targets(folder: Path) -> list[str]:
@@ -98,7 +126,11 @@ def find_images(folder: Path) -> list[str]:
 
 
 def images(items: Sequence[Item]) -> Iterator[tuple[str, ImageLike]]:
-    """Yield the name of each item and its file, or the file's content."""
+    """Yield the name of each item and its file, the file's content, or the frame of a video."""
+    if items and items[0].time is not None:
+        names = {item.row: item.name for item in items if item.row is not None}
+        yield from ((names[number], image) for number, image in read_frames(Path(items[0].place), names))
+        return
     place, following, content = "", 0, iter(list[bytes]())
     for item in items:
         if item.row is None:
@@ -117,22 +149,34 @@ def content_digest(image: ImageLike) -> str | None:
     """Return a name for the content of an image file; None where there is no file that can be read."""
     if isinstance(image, bytes):
         return blake2b(image, digest_size=8).hexdigest()
+    if not isinstance(image, str | Path):
+        return None
     try:
-        return content_digest(Path(image).read_bytes()) if isinstance(image, str | Path) else None
+        with open(image, "rb") as file:
+            return file_digest(file, lambda: blake2b(digest_size=8)).hexdigest()
     except OSError:
         return None
 
 
 def content_of(items: Sequence[Item]) -> str:
     """Return a name for the content of several images."""
-    contents = "\n".join(str(content_digest(image)) for _, image in images(items))
+    contents = "\n".join(str(content) for _, content in _contents(items))
     return blake2b(contents.encode(), digest_size=8).hexdigest()
+
+
+def _contents(items: Sequence[Item]) -> Iterator[tuple[str, str | None]]:
+    """Yield the name of each item and the digest of its content; of a frame, that is the content of the video."""
+    if items and items[0].time is not None:
+        content = content_digest(items[0].place)
+        yield from ((item.name, content) for item in items)
+        return
+    yield from ((name, content_digest(image)) for name, image in images(items))
 
 
 def changed(items: Sequence[Item], digests: Mapping[str, Any]) -> set[str]:
     """Return the names of the images whose content is no longer what these digests say."""
     known = [item for item in items if item.name in digests]
-    found = {name for name, image in images(known) if content_digest(image) != digests[name]}
+    found = {name for name, content in _contents(known) if content != digests[name]}
     if found:
         logger.warning("%d images have changed since they were done and are done again", len(found))
     return found

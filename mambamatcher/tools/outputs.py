@@ -46,12 +46,14 @@ class Outputs:
         category: That of the object; by default the one of the references.
         skeleton: Pairs of names of points that a line joins.
         settings: What the formats need besides points.
+        smooth: Of a video, whether to write smoothed points too, and draw these. The results stay as they were found.
     """
 
     formats: tuple[str, ...] = ()
     category: str | None = None
     skeleton: Skeleton = ()
     settings: Settings = field(default_factory=Settings)
+    smooth: bool = False
 
     def __post_init__(self) -> None:
         for name in self.formats:
@@ -69,11 +71,18 @@ class Outputs:
         return [self.file(name) for name in self.formats if not POINT_FORMATS[name].is_folder]
 
 
-def check_unchanged(out: Path, written: WrittenFiles, taken_in: Path | None) -> None:
-    """Refuse a folder with a file that was changed since it was written, but for one whose changes are taken in."""
-    for name in dict.fromkeys((RESULTS, *FORMATS, REFERENCES, *written.names)):
-        ours = written.has(name) or (name in FORMATS and (out / RESULTS).exists())
-        is_editable = name not in (RESULTS, REVIEW, REFERENCES)
+def check_unchanged(out: Path, written: WrittenFiles, drawn: Sequence[str], taken_in: Path | None) -> None:
+    """Refuse a folder with a file that was changed since it was written, but for one whose changes are taken in.
+
+    Args:
+        out: The folder.
+        written: Its record.
+        drawn: Files that are written from the results and hold no corrections.
+        taken_in: A file whose changes are taken in as corrections.
+    """
+    for name in dict.fromkeys((RESULTS, *FORMATS, *drawn, REFERENCES, *written.names)):
+        ours = written.has(name) or (name in (*FORMATS, *drawn) and (out / RESULTS).exists())
+        is_editable = name not in (RESULTS, REVIEW, REFERENCES, *drawn)
         if ours and written.is_changed(name) and not (is_editable and _is_part(out / name, taken_in)):
             said = "was changed since it was written" if written.has(name) else "was not written by this program"
             file = out / PurePosixPath(name).parts[0]
@@ -123,7 +132,7 @@ def write_formats(
     outputs = outputs or Outputs()
     category = outputs.category or next((each.points.category for each in references), None)
     found = Annotations(
-        images={result["image"]: [_point_set(result, category)] for result in results if "error" not in result}
+        images={result["image"]: [point_set(result, category)] for result in results if "error" not in result}
     )
     joined = with_skeleton(found, outputs.skeleton) if found.images else found
     plain = Settings()
@@ -157,7 +166,8 @@ def _fill(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
 
-def _point_set(result: Result, category: str | None) -> PointSet:
+def point_set(result: Result, category: str | None = None) -> PointSet:
+    """Return the points of a result as files of points hold them."""
     points = result["points"]
     return PointSet(
         points=np.array([(each["x"], each["y"]) for each in points], dtype=np.float64),

@@ -16,7 +16,7 @@ from mambamatcher.errors import InputError
 from mambamatcher.io.atomic import remove_files
 from mambamatcher.io.images import ImageLike
 from mambamatcher.io.written import WrittenFiles
-from mambamatcher.jobs.engines import LOCAL, Engine
+from mambamatcher.jobs.engines import LOCAL, Engine, LocalEngine
 from mambamatcher.jobs.job import Job, run
 from mambamatcher.jobs.journal import Result, write_lines
 from mambamatcher.jobs.shards import line_shards, shard_job
@@ -49,6 +49,7 @@ from mambamatcher.tools.rounds import (
     read_round,
     save_round,
 )
+from mambamatcher.tools.video_outputs import VIDEO_FORMATS, write_video_formats
 
 __all__ = ["Reference", "Summary", "propagate", "propagate_each", "propagate_to", "read_references"]
 
@@ -68,6 +69,7 @@ class Summary:
     kept: int = 0  # targets with corrections
     moved: Mapping[str, int] = field(default_factory=dict)  # points of each target that moved since the last round
     next: str | None = None  # the target whose correction promises most
+    damage: str | None = None  # what is wrong with a video that could be read in part
 
 
 def propagate(
@@ -80,10 +82,11 @@ def propagate(
     corrections: Path | None = None,
     outputs: Outputs | None = None,
 ) -> Summary:
-    """Transfer points to many images; the same call resumes after a stop.
+    """Transfer points to many images, or to frames of a video; the same call resumes after a stop.
 
     Up to `GATHERED` targets `out` gets JSON Lines, CSV, COCO and a page to review them by, beyond only shards of JSON
-    Lines in its folder `parts`. A target that cannot be read has its reason in place of points.
+    Lines in its folder `parts`. A target that cannot be read has its reason in place of points. Of a video there are
+    also DeepLabCut's CSV, an overlay video and a plot.
 
     Where `out` has a file `corrections.json`, its images are kept as corrected and are references for the others.
     Where that file has changed since the last call, this is a new round: the others are computed again.
@@ -91,7 +94,7 @@ def propagate(
     Args:
         matcher: Finds the points.
         references: The annotated images, from `read_references`.
-        targets: The images to find the points in, from `mambamatcher.jobs.source.read_source`.
+        targets: The images to find the points in, from `mambamatcher.jobs.source.read_source` or `read_video`.
         out: The folder for the results.
         engine: Where the work is done.
         overwrite: Begin again instead of resuming; corrections stay.
@@ -105,15 +108,24 @@ def propagate(
     Raises:
         InputError: `out` has results of another run or files that were changed since, or corrections cannot be used.
     """
+    is_video = targets.frames is not None
+    if is_video:
+        check_engine(targets.origin, engine)
+        if (count := len(targets.items)) > GATHERED:
+            raise InputError(
+                f"{count:,} frames of {targets.origin} are selected, and a run takes at most {GATHERED:,}; select "
+                "fewer with --every, --from and --to"
+            )
+    drawn = VIDEO_FORMATS if is_video else ()
     written, outputs = WrittenFiles(out), outputs or Outputs()
-    check_unchanged(out, written, taken_in=corrections)
+    check_unchanged(out, written, drawn, taken_in=corrections)
     agreed = read_round(out, references, targets, corrections)
     if agreed.images and len(targets.items) > GATHERED:
         raise InputError(f"corrections are for up to {GATHERED:,} targets, and there are {len(targets.items):,}")
     if outputs.formats and len(targets.items) > GATHERED:
         raise InputError(f"formats are written for up to {GATHERED:,} targets, and there are {len(targets.items):,}")
     everything = [*references, *further_references(matcher, targets, agreed)]
-    header = describe_run(matcher, references, targets.origin, digest_of(agreed))
+    header = describe_run(matcher, references, targets, digest_of(agreed))
     if corrections is not None:
         save_round(out, agreed)
         keep_aside(out, written, corrections)
@@ -132,15 +144,18 @@ def propagate(
     def finish(results: list[Result]) -> Summary:
         write_formats(written, targets, results, references, outputs)
         write_references(written, references)
+        if is_video:
+            write_video_formats(written, targets, results, matcher.calibration.threshold, outputs.smooth)
         written.add(RESULTS)
         counts = Counter[str]()
         for result in results:
             counts.update(_count(result))
         before = read_results(out, PREVIOUS)
-        return replace(_summarise(counts), moved=count_moved(before, results), next=next_to_correct(results))
+        moved, following = count_moved(before, results), next_to_correct(results)
+        return replace(_summarise(counts), moved=moved, next=following, damage=targets.damage)
 
     further = [name for name in written.names if name not in (RESULTS, REFERENCES)]
-    products = [*FORMATS, *outputs.files, *further]
+    products = [*FORMATS, *outputs.files, *drawn, *further]
     keeps = len(targets.items) * matcher.encode(references[0].loaded).nbytes <= FEATURES_BYTES
     portable = PortableMatcher(matcher, engine.device, out.absolute() / FEATURES if keeps else None)
     job = Job(
@@ -198,11 +213,18 @@ def propagate_each(
             matcher.evict(loaded)
 
 
+def check_engine(video: Path, engine: Engine) -> None:
+    """Refuse to share the frames of a video between workers, each of which would have to decode all before its own."""
+    if not isinstance(engine, LocalEngine):
+        raise InputError(f"{video} is a video, which is decoded in order in this process; leave out --engine")
+
+
 def describe_run(
-    matcher: Matcher, references: Sequence[Reference], targets: Path, corrections: str | None
+    matcher: Matcher, references: Sequence[Reference], targets: Source, corrections: str | None
 ) -> dict[str, Any]:
     """Return what the results depend on, in the words of the message if a later run differs."""
     calibration = to_dict(matcher.calibration)
+    frames = {} if targets.frames is None else {"frames": targets.frames.to_json()}
     return {
         "version": VERSION,
         "model": {**matcher.config, "weights": matcher.runtime.weights_hash()},
@@ -212,7 +234,8 @@ def describe_run(
             {"image": each.loaded.key, "names": each.points.names, "points": each.points.points.tolist()}
             for each in references
         ],
-        "folder of targets": str(targets),
+        "folder of targets": str(targets.origin),
+        **frames,
         "corrections": corrections,
     }
 
@@ -232,7 +255,15 @@ def _propagate_items(
     corrections: Mapping[str, Correction],
     items: Sequence[Item],
 ) -> Iterator[Result]:
-    return propagate_each(portable.matcher, references, images(items), corrections)
+    results = propagate_each(portable.matcher, references, images(items), corrections)
+    return _name_frames(items, results) if items and items[0].time is not None else results
+
+
+def _name_frames(items: Sequence[Item], results: Iterable[Result]) -> Iterator[Result]:
+    """Add to the results of frames their numbers and times; their content is that of the video."""
+    content = content_digest(items[0].place)
+    for item, result in zip(items, results, strict=True):
+        yield {**result, "content": content, "frame": item.row, "time": item.time}
 
 
 def _write_targets(
@@ -275,6 +306,8 @@ def check_results(journal: Path, items: Sequence[Item], results: Sequence[Result
                 check_kind(result["error"], str, "error")
             else:
                 check_numbers(result["size"], 2, "size")
+                if any(item.time is not None for item in items[:1]):
+                    check_numbers([result["frame"], result["time"]], 2, "frame and time")
                 if "status" not in result:
                     check_number(result["distance"])
                 if not check_kind(result["points"], list, "points"):

@@ -9,10 +9,11 @@ from typing import Any
 from mambamatcher.datasets.faults import check_kind, naming
 from mambamatcher.errors import InputError
 from mambamatcher.io.atomic import parse_json
+from mambamatcher.io.frame_selection import FrameSelection
 from mambamatcher.io.images import ImageLike, load_image, require_file
 from mambamatcher.io.points import PointSet, check_points, read_annotations
 from mambamatcher.jobs.journal import Result
-from mambamatcher.jobs.source import read_source
+from mambamatcher.jobs.source import read_source, read_video
 from mambamatcher.matching.matcher import Matcher
 from mambamatcher.tools.corrections import FILE, Correction, Corrections, annotated, read_corrections, write_corrections
 from mambamatcher.tools.outputs import REFERENCES, RESULTS
@@ -39,7 +40,8 @@ class ReviewedRun:
         with naming(out / RESULTS):
             self._origin = Path(check_kind(header["folder of targets"], str, "folder of targets"))
             self.threshold = float(header["threshold"])
-        self.targets = read_source(self._origin)
+            frames = None if "frames" not in header else FrameSelection.from_json(header["frames"])
+        self.targets = read_source(self._origin) if frames is None else read_video(self._origin, frames)
         self.references = _read_references(out)
         images = [load_image(path) for path in self.references]
         self.reference_sizes = [image.size for image in images]
