@@ -133,8 +133,10 @@ def _dot(
     else:
         draw.ellipse(box, fill=colour, outline="black", width=unit)
     if colour is None or is_name:
-        beside = (x + radius + 2 * unit, y)  # inside the ring it would hide what the ring shows
-        draw.text(beside, label, fill="white", font=font, anchor="lm", stroke_width=unit, stroke_fill="black")
+        gap = radius + 2 * unit  # inside the ring it would hide what the ring shows
+        fits = x + gap + draw.textlength(label, font) <= draw.im.size[0]
+        beside, anchor = (x + gap, "lm") if fits else (x - gap, "rm")
+        draw.text((beside, y), label, fill="white", font=font, anchor=anchor, stroke_width=unit, stroke_fill="black")
     else:
         draw.text((x, y), label, fill="black", font=font, anchor="mm")
 
