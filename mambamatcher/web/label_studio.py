@@ -1,13 +1,10 @@
 """The routes of `serve --label-studio`: what Label Studio expects of a machine learning backend.
 
-Its `GET /health` is that of `api.py`. Label Studio reads no error messages, so they are also logged here.
+Its `GET /health` is that of `api.py`.
 """
 
 import asyncio
-import logging
 from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, ClassVar
@@ -15,15 +12,14 @@ from typing import Annotated, Any, ClassVar
 from fastapi import APIRouter, Depends, HTTPException, Request
 from pydantic import BaseModel, Field
 
-from mambamatcher.errors import InputError, MambaMatcherError
+from mambamatcher.errors import InputError
 from mambamatcher.tools.label_studio import KeypointTag, find_keypoint_tag, to_prediction
 from mambamatcher.web.bounded import ToolRoute
 from mambamatcher.web.fetching import THREADS, LabelStudioImages
-from mambamatcher.web.predictor import Predictor
+from mambamatcher.web.predictor import Predictor, logged
 from mambamatcher.web.state import ServerState, State
 
 router = APIRouter(route_class=ToolRoute)
-logger = logging.getLogger("uvicorn.error")  # the server's own, which limits what it writes
 
 MAX_CONFIG_LENGTH = 200_000
 MAX_PROJECTS = 1000  # whose labelling interfaces are remembered
@@ -138,7 +134,7 @@ Connected = Annotated[LabelStudio, Depends(get_label_studio)]
 @router.post("/setup")
 async def setup(connected: Connected, body: SetupRequest) -> SetupResponse:
     """Check that a project has a keypoint label for each point of the reference."""
-    with _logged():
+    with logged("Label Studio"):
         connected.set_up(body.project, body.label_config)
     return SetupResponse(model_version=connected.predictor.version)
 
@@ -156,11 +152,11 @@ async def predict(state: State, connected: Connected, body: PredictRequest) -> P
         raise HTTPException(413, f"there are {len(body.tasks)} tasks, more than the {state.settings.targets} allowed")
     results: list[Any] = []
     errors: list[InputError] = []
-    with _logged():
+    with logged("Label Studio"):
         tag = connected.find_tag(body)
         for task in body.tasks:
             try:
-                with _logged():
+                with logged("Label Studio"):
                     results.append(await connected.predict(state, tag, task))
             except InputError as error:
                 errors.append(error)
@@ -168,14 +164,3 @@ async def predict(state: State, connected: Connected, body: PredictRequest) -> P
     if len(errors) == len(body.tasks):
         raise errors[0]
     return PredictResponse(results=results, model_version=connected.predictor.version)
-
-
-@contextmanager
-def _logged() -> Iterator[None]:
-    """Log an error of this package on its way to the client."""
-    try:
-        yield
-    except MambaMatcherError as error:
-        said = "".join(character if character.isprintable() else "?" for character in str(error))
-        logger.warning("Label Studio: %s", said)
-        raise

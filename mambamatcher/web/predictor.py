@@ -1,15 +1,20 @@
 """What annotation tools ask this server for: the points of the references, found in an image of theirs."""
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from mambamatcher import __version__
+from mambamatcher.errors import MambaMatcherError
 from mambamatcher.io.tensor_store import digest
 from mambamatcher.matching.matcher import Matcher
 from mambamatcher.tools.references import Reference, TransferredPoints, propagate_to, read_references
 from mambamatcher.web.state import ServerState
 from mambamatcher.web.uploads import Upload
+
+logger = logging.getLogger("uvicorn.error")  # the server's own, which limits what it writes
 
 
 @dataclass(frozen=True)
@@ -48,3 +53,14 @@ class Predictor:
     def predict_blocking(self, state: ServerState, image: Upload) -> TransferredPoints:
         """Find the points in an image. It takes long: run it in a worker thread."""
         return propagate_to(self.matcher, self.references, state.decode_blocking(image))
+
+
+@contextmanager
+def logged(tool: str) -> Iterator[None]:
+    """Log an error of this package on its way to the client: annotation tools show the status of an answer only."""
+    try:
+        yield
+    except MambaMatcherError as error:
+        said = "".join(character if character.isprintable() else "?" for character in str(error))
+        logger.warning("%s: %s", tool, said)
+        raise

@@ -5,16 +5,16 @@ Its `GET /health` is that of `api.py`. Images arrive as data URLs, so nothing is
 
 import binascii
 from base64 import b64decode
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-import numpy as np
-from fastapi import APIRouter, Depends, HTTPException, Request
+from fastapi import APIRouter, Depends, Request
 from pydantic import BaseModel, Field, FiniteFloat
 
 from mambamatcher.errors import InputError
 from mambamatcher.web.bounded import ToolRoute
-from mambamatcher.web.predictor import Predictor
+from mambamatcher.web.predictor import Predictor, logged
 from mambamatcher.web.schemas import MAX_POINTS
 from mambamatcher.web.state import State
 from mambamatcher.web.uploads import Upload
@@ -47,7 +47,7 @@ class Shape(BaseModel):
 
     label: str
     shape_type: Literal["point"] = "point"
-    points: list[tuple[float, float]]
+    points: list[list[float]]
     score: float
 
 
@@ -115,30 +115,35 @@ async def models(connected: Connected) -> ModelsResponse:
 @router.post("/predict")
 async def predict(state: State, connected: Connected, body: PredictRequest) -> PredictResponse:
     """Find the points of the reference in an image."""
-    if body.model != MODEL:
-        raise InputError(f"there is no model {body.model!r} here; choose {MODEL!r}")
-    names = connected.predictor.names
-    unknown = [name for name in body.params.filter_classes or () if name not in names]
+    with logged("X-AnyLabeling"):
+        names = connected.predictor.names
+        wanted = body.params.filter_classes or names
+        _check(body.model, wanted, names)
+        found = await state.workers.run(
+            lambda: connected.predictor.predict_blocking(
+                state, _decode_data_url(body.image, state.settings.picture_bytes)
+            )
+        )
+    limit = body.params.conf_threshold
+    kept = found.matched if limit is None else found.confidence >= limit
+    shapes = [
+        Shape(label=name, points=[place], score=min(max(score, 0.0), 1.0))
+        for name, place, score, is_kept in zip(
+            found.names, found.points.tolist(), found.confidence.tolist(), kept, strict=True
+        )
+        if is_kept and name in wanted
+    ]
+    return PredictResponse(data=Shapes(shapes=shapes))
+
+
+def _check(model: str, wanted: Sequence[str], names: Sequence[str]) -> None:
+    if model != MODEL:
+        raise InputError(f"there is no model {model!r} here; choose {MODEL!r}")
+    unknown = [name for name in wanted if name not in names]
     if unknown:
         raise InputError(
             f"the reference has no point {unknown[0]!r}; its points are: {', '.join(map(repr, names[:10]))}"
         )
-    found = await state.workers.run(
-        lambda: connected.predictor.predict_blocking(state, _decode_data_url(body.image, state.settings.picture_bytes))
-    )
-    limit = body.params.conf_threshold
-    kept = found.matched if limit is None else found.confidence >= limit
-    wanted = set(body.params.filter_classes or names)
-    shapes = [
-        Shape(
-            label=found.names[index],
-            points=[(float(found.points[index, 0]), float(found.points[index, 1]))],
-            score=float(np.clip(found.confidence[index], 0.0, 1.0)),
-        )
-        for index in np.flatnonzero(kept)
-        if found.names[index] in wanted
-    ]
-    return PredictResponse(data=Shapes(shapes=shapes))
 
 
 def _decode_data_url(url: str, max_bytes: int) -> Upload:
@@ -151,5 +156,5 @@ def _decode_data_url(url: str, max_bytes: int) -> Upload:
     except (binascii.Error, ValueError) as error:
         raise InputError("the image is not valid base64") from error
     if len(content) > max_bytes:
-        raise HTTPException(413, f"the image has more than the {max_bytes:,} bytes allowed; make it smaller first")
+        raise InputError(f"the image has more than the {max_bytes:,} bytes allowed; make it smaller first")
     return Upload(content, "the image")

@@ -9,15 +9,8 @@ from PIL import Image
 
 pytest.importorskip("fastapi", reason="the web extra is not installed")
 
-from fastapi.testclient import TestClient
-
-from mambamatcher.io.points import make_points
-from mambamatcher.tools.references import Reference
 from mambamatcher.web.fetching import LabelStudioImages
 from mambamatcher.web.label_studio import LabelStudio
-from mambamatcher.web.predictor import Predictor
-from mambamatcher.web.server import create_app
-from mambamatcher.web.state import Settings
 from tests.helpers import noise_file
 from tests.web.other_server import IMAGE, other_server
 
@@ -36,25 +29,13 @@ def label_studio():
 
 
 @pytest.fixture
-def connect(matcher, label_studio):
-    """Return a function that starts a backend with the given settings and returns a client for it."""
-    clients = []
+def connect(connect_tool, label_studio):
+    """Return a function that starts a backend of this Label Studio and returns a client for it."""
 
-    def start(names=NAMES, **settings):
-        reference = Reference(matcher.read(noise_file()), make_points(PLACES[: len(names)], names))
-        settings = Settings(**settings)
-        images = LabelStudioImages(label_studio.url, "secret", settings.picture_bytes)
-        app = create_app(
-            settings, {"small": lambda: matcher}, tools=[LabelStudio(Predictor(matcher, [reference]), images)]
-        )
-        client = TestClient(app, base_url="http://localhost")
-        client.__enter__()
-        clients.append(client)
-        return client
+    def tool(predictor, settings):
+        return LabelStudio(predictor, LabelStudioImages(label_studio.url, "secret", settings.picture_bytes))
 
-    yield start
-    for client in clients:
-        client.__exit__(None, None, None)
+    return lambda names=NAMES, **settings: connect_tool(tool, PLACES[: len(names)], names, **settings)
 
 
 def replay(client, name, **changed):
