@@ -110,7 +110,7 @@ def test_the_answers_have_the_fields_of_label_studios_own_backend(tmp_path):
     assert set(theirs["versions"]) >= set(VersionsResponse.model_fields)
 
 
-@pytest.mark.skipif(not os.environ.get("REFRESH_SCREENSHOTS"), reason="takes a screenshot for the documentation")
+@pytest.mark.skipif(not os.environ.get("REFRESH_SCREENSHOTS"), reason="takes the screenshot of the documentation")
 def test_label_studio_shows_the_points(predicted, label_studio):
     from tests.web.browser import SCREENSHOTS, launched_browser
 
@@ -125,7 +125,8 @@ def test_label_studio_shows_the_points(predicted, label_studio):
         page.wait_for_url(lambda at: "login" not in at, wait_until="commit")
         task = predicted["predictions"][0]
         page.goto(f"{label_studio}/projects/{predicted['project']}/data?task={task['task']}", wait_until="commit")
-        for region in task["result"]:  # its list of regions shows the score of each
-            page.get_by_text(f"{region['score']:.2f}", exact=True).first.wait_for()
-        page.wait_for_timeout(3000)  # the points appear with an animation
+        scores = [f"{region['score']:.2f}" for region in task["result"]]  # as the list of regions shows them
+        page.get_by_text(scores[0], exact=True).first.wait_for()
+        page.wait_for_timeout(8000)  # the points appear with an animation
         page.screenshot(path=SCREENSHOTS / "label-studio.jpg", type="jpeg", quality=88)
+        assert page.locator("[class*=control_type_score]").all_inner_texts() == scores
