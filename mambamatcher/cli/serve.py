@@ -11,6 +11,14 @@ import typer
 
 from mambamatcher.cli.engine_options import Device, Runtime, RuntimeName, Threads
 from mambamatcher.cli.match import load_matcher
+from mambamatcher.cli.tool_options import (
+    LabelStudioFlag,
+    LabelStudioUrl,
+    PointsFile,
+    References,
+    ToolOptions,
+    XAnyLabelingFlag,
+)
 from mambamatcher.errors import InputError
 from mambamatcher.extras import naming_extra
 
@@ -18,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mambamatcher.matching.matcher import Matcher
+    from mambamatcher.web.server import Tool
 
 MIN_TOKEN_LENGTH = 16
 MIN_TOKEN_CHARACTERS = 6  # different ones
@@ -49,12 +58,24 @@ def serve(
     keep_minutes: Annotated[
         float, typer.Option(min=0.1, help="How long images are kept after a client's last request.")
     ] = 30,
+    label_studio: LabelStudioFlag = False,
+    label_studio_url: LabelStudioUrl = None,
+    x_anylabeling: XAnyLabelingFlag = False,
+    reference: References = None,
+    points: PointsFile = None,
 ) -> None:
-    """Match images in a browser.
+    """Match images in a browser, or predict the points of a reference for an annotation tool.
 
     Example: mambamatcher serve --port 8000
     """
     check_access(host, token)
+    options = ToolOptions(
+        label_studio=label_studio,
+        label_studio_url=label_studio_url,
+        x_anylabeling=x_anylabeling,
+        references=reference or [],
+        points=points,
+    )
     with naming_extra("web"):
         from mambamatcher.web.connections import limited_server
         from mambamatcher.web.server import create_app
@@ -69,18 +90,31 @@ def serve(
         keep_seconds=keep_minutes * 60,
     )
     listening = listen(host, port)
-    app = create_app(settings, model_loaders(model, device, runtime, threads))
+    loaders = model_loaders(model, device, runtime, threads)
     typer.echo("loading the model")
+    tools: list[Tool] = []
+    if options.any:
+        name, load = next(iter(loaders.items()))
+        matcher = load()
+        loaders[name] = lambda: matcher
+        tools = options.connect(matcher, settings)
+    app = create_app(settings, loaders, tools=tools)
     app.state.server.warm_up()  # now, so that a model that cannot be loaded ends the command
+    for tool in tools:
+        typer.echo(tool.instruction(server_address(host, listening)))
     typer.echo(f"open {page_address(host, listening, token)} (stop with Ctrl+C)")
     limited_server(app).run([listening])
 
 
 def page_address(host: str, listening: socket.socket, token: str | None) -> str:
     """Return the address to open in a browser. Browsers do not send what follows '#', so no log holds the token."""
+    return f"{server_address(host, listening)}/{f'#token={quote(token)}' if token else ''}"
+
+
+def server_address(host: str, listening: socket.socket) -> str:
+    """Return the address that clients use."""
     url_host = f"[{host}]" if ":" in host else host
-    secret = f"#token={quote(token)}" if token else ""
-    return f"http://{url_host}:{listening.getsockname()[1]}/{secret}"
+    return f"http://{url_host}:{listening.getsockname()[1]}"
 
 
 def check_access(host: str, token: str | None) -> None:

@@ -2,7 +2,9 @@
 
 import hmac
 import re
-from collections.abc import MutableMapping
+from base64 import b64decode
+from collections.abc import Iterator, MutableMapping
+from contextlib import suppress
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,6 +21,7 @@ SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 OPEN_PATHS = ("/", "/health", "/openapi.json", "/signin")  # reachable without the token, as is /static/
 FORM_BYTES = 256 * 1024  # the fields of a form besides its files
 JSON_BYTES = 256 * 1024
+TASKS_BYTES = 4 * 1024 * 1024  # about as many tasks as a request may have, with their earlier annotations
 SMALL_BYTES = 4 * 1024
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; "
@@ -93,8 +96,7 @@ class Guard:
         """Accept the token or a session, which only a client with the token could have started."""
         if self.settings.token is None or path in OPEN_PATHS or path.startswith("/static/"):
             return
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and same_secret(given, self.settings.token):
+        if any(same_secret(given, self.settings.token) for given in _given_tokens(headers)):
             return
         if self.sessions.find_by_cookie(headers) is None:
             challenge = {"WWW-Authenticate": "Bearer"}
@@ -111,6 +113,9 @@ def body_limit(path: str, settings: Settings) -> int:
         "/pictures": settings.picture_bytes + FORM_BYTES,
         "/match": 2 * settings.picture_bytes + FORM_BYTES,
         "/propagate": settings.request_bytes,
+        "/setup": JSON_BYTES,
+        "/predict": TASKS_BYTES,
+        "/v1/predict": settings.picture_bytes * 4 // 3 + JSON_BYTES,  # an image in base64
     }
     limit = JSON_BYTES if path.startswith("/review/targets/") else limits.get(path, SMALL_BYTES)
     return min(limit, settings.request_bytes)
@@ -129,6 +134,17 @@ def _announced_bytes(headers: Headers) -> int:
 def same_secret(given: str, secret: str) -> bool:
     """Compare two secrets in constant time, so that the time reveals nothing about how many characters were right."""
     return hmac.compare_digest(given.encode(), secret.encode())
+
+
+def _given_tokens(headers: Headers) -> Iterator[str]:
+    """Yield the tokens of a request. Annotation tools cannot send it as a bearer: Label Studio sends a password."""
+    scheme, _, given = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        yield given
+    if scheme.lower() == "basic":
+        with suppress(ValueError):  # it is not base64 of UTF-8
+            yield b64decode(given, validate=True).decode().partition(":")[2]
+    yield headers.get("token", "")  # X-AnyLabeling
 
 
 def _host_name(host: str) -> str:

@@ -1,7 +1,7 @@
 """The FastAPI application, put together. Its routes are in `api.py` and `page.py`, its checks in `guard.py`."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -16,8 +16,12 @@ from mambamatcher.errors import ConfigError, InputError, MambaMatcherError
 from mambamatcher.matching.matcher import Matcher
 from mambamatcher.web import api, page, review
 from mambamatcher.web.guard import HEADERS, Guard
+from mambamatcher.web.label_studio import LabelStudio
 from mambamatcher.web.schemas import ErrorResponse
 from mambamatcher.web.state import ServerState, Settings
+from mambamatcher.web.x_anylabeling import XAnyLabeling
+
+Tool = LabelStudio | XAnyLabeling
 
 MAX_DETAIL_LENGTH = 500  # it may quote the client's own words
 ERRORS = {
@@ -35,7 +39,10 @@ ERRORS = {
 
 
 def create_app(
-    settings: Settings, loaders: Mapping[str, Callable[[], Matcher]], reviewed: review.Review | None = None
+    settings: Settings,
+    loaders: Mapping[str, Callable[[], Matcher]],
+    reviewed: review.Review | None = None,
+    tools: Sequence[Tool] = (),
 ) -> FastAPI:
     """Create the application.
 
@@ -43,6 +50,7 @@ def create_app(
         settings: Access and limits.
         loaders: The models to offer: for each name, a function that loads it. The first is the default.
         reviewed: A run of `propagate` to review. Its page then takes the place of the annotation page.
+        tools: The annotation tools that this server predicts points for.
     """
     state = ServerState(settings, loaders)
 
@@ -68,8 +76,9 @@ def create_app(
         status: {"model": ErrorResponse, "description": text} for status, text in ERRORS.items()
     }
     app.state.review = reviewed
+    app.state.tools = {type(tool): tool for tool in tools}
     first = () if reviewed is None else (review.start, review.router)  # of two routes for a path, the first answers
-    for router in (*first, api.router, page.router):
+    for router in (*first, api.router, page.router, *(tool.router for tool in tools)):
         app.include_router(router, responses=responses, dependencies=[bearer])
     app.mount("/static", page.static_files, name="static")
     return app

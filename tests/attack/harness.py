@@ -77,8 +77,8 @@ def running(command: list[str]) -> Iterator[ServerProcess]:
                 process.kill()
 
 
-def small_server(**settings: object) -> list[str]:
-    return [sys.executable, "-W", "ignore", "-m", "tests.attack.server", json.dumps(settings)]
+def small_server(*label_studio: str, **settings: object) -> list[str]:
+    return [sys.executable, "-W", "ignore", "-m", "tests.attack.server", json.dumps(settings), *label_studio]
 
 
 def multipart(fields: dict[str, str], files: list[tuple[str, bytes]]) -> bytes:

@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,9 @@ from mambamatcher.matching.matcher import Matcher
 pytest.importorskip("fastapi", reason="the web extra is not installed")
 from fastapi.testclient import TestClient
 
+from mambamatcher.io.points import make_points
+from mambamatcher.tools.references import Reference
+from mambamatcher.web.predictor import Predictor
 from mambamatcher.web.server import create_app
 from mambamatcher.web.state import Settings
 from mambamatcher.web.uploads import StoredImage, decode, store_image
@@ -54,6 +58,23 @@ def make_client(matcher):
     yield make
     for client in clients:
         client.__exit__(None, None, None)
+
+
+@pytest.fixture
+def connect_tool(matcher):
+    """Return a function that starts a server for an annotation tool and returns a client for it.
+
+    The reference is `noise_file()`. The tool is made by a function of the predictor and the settings.
+    """
+    with ExitStack() as clients:
+
+        def connect(make_tool, places, names, **options: object) -> TestClient:
+            settings = Settings(**options)
+            predictor = Predictor(matcher, [Reference(matcher.read(noise_file()), make_points(places, names))])
+            app = create_app(settings, {"small": lambda: matcher}, tools=[make_tool(predictor, settings)])
+            return clients.enter_context(TestClient(app, base_url="http://localhost"))
+
+        yield connect
 
 
 @pytest.fixture

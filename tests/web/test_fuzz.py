@@ -9,15 +9,24 @@ from collections import Counter  # noqa: E402
 
 from hypothesis import HealthCheck, settings  # noqa: E402
 
+from mambamatcher.io.points import make_points  # noqa: E402
+from mambamatcher.tools.references import Reference  # noqa: E402
+from mambamatcher.web.fetching import LabelStudioImages  # noqa: E402
+from mambamatcher.web.label_studio import LabelStudio  # noqa: E402
+from mambamatcher.web.predictor import Predictor  # noqa: E402
 from mambamatcher.web.server import create_app  # noqa: E402
 from mambamatcher.web.sessions import COOKIE  # noqa: E402
 from mambamatcher.web.state import Settings  # noqa: E402
+from mambamatcher.web.x_anylabeling import XAnyLabeling  # noqa: E402
 from tests.helpers import noise_file  # noqa: E402
 from tests.web.conftest import small_matcher, small_stored_image  # noqa: E402
 
 pytestmark = [pytest.mark.web, pytest.mark.filterwarnings("ignore::UserWarning")]
 
-app = create_app(Settings(host_names=("testserver",)), {"small": small_matcher})
+matcher = small_matcher()
+predictor = Predictor(matcher, [Reference(matcher.read(noise_file()), make_points([(9, 9)], ["nose"]))])
+tools = [LabelStudio(predictor, LabelStudioImages("http://127.0.0.1:9", None, 10**6)), XAnyLabeling(predictor)]
+app = create_app(Settings(host_names=("testserver",)), {"small": lambda: matcher}, tools=tools)
 session = app.state.server.sessions.open()
 stored = small_stored_image()
 session.images[stored.id] = stored

@@ -123,7 +123,8 @@ def test_a_key_that_comes_twice_is_refused(client):
     ("path", "limit"),
     [("/signin", 4 * 1024), ("/example", 0), ("/pairs/match", 256 * 1024), ("/drawing", 256 * 1024),
      ("/pictures", 20 * 2**20 + 256 * 1024), ("/match", 40 * 2**20 + 256 * 1024),
-     ("/propagate", 100 * 2**20), ("/nothing", 4 * 1024)],
+     ("/propagate", 100 * 2**20), ("/nothing", 4 * 1024), ("/setup", 256 * 1024), ("/predict", 4 * 2**20),
+     ("/v1/predict", 20 * 2**20 * 4 // 3 + 256 * 1024)],
 )  # fmt: skip
 def test_every_route_has_its_own_limit_on_bytes(client, path, limit):
     announced = {"content-length": str(limit + 1)}

@@ -10,6 +10,7 @@ import uvicorn
 from mambamatcher.cli import serve as command
 from mambamatcher.cli.serve import model_loaders
 from tests.helpers import run_cli
+from tests.test_sample import PHOTOS
 
 TOKEN = "a long enough secret"
 
@@ -70,6 +71,46 @@ def test_invalid_options_end_in_one_sentence(serve, arguments, words):
     code, printed, app = serve(*arguments)
     assert (code, app) == (2, None)
     assert words in printed
+    assert "Traceback" not in printed
+
+
+def reference(*options):
+    return ["--reference", PHOTOS / "cat.jpg", "--points", PHOTOS / "cat.json", *options]
+
+
+def test_annotation_tools_are_answered_with_the_points_of_the_reference(serve, monkeypatch):
+    monkeypatch.setenv("LABEL_STUDIO_API_KEY", "secret")
+    code, printed, app = serve(*reference("--x-anylabeling", "--label-studio", "--label-studio-url", "http://[::1]:80"))
+    assert code == 0, printed
+    assert "in Label Studio: Settings, Model, Connect Model, Backend URL http://127.0.0.1:" in printed
+    assert "in X-AnyLabeling: " in printed
+    assert "secret" not in printed
+    assert {"/setup", "/predict", "/versions", "/v1/models", "/v1/predict"} <= set(app.openapi()["paths"])
+    for tool in app.state.tools.values():
+        assert tool.predictor.names == ["left eye", "right eye", "nose", "mouth", "left ear", "right ear"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--label-studio", "--label-studio-url", "http://localhost:8080"], "give --reference IMAGE and --points FILE"),
+        (["--x-anylabeling", "--points", PHOTOS / "cat.json"], "give --reference IMAGE and --points FILE"),
+        (reference("--label-studio"), "--label-studio and --label-studio-url are used together"),
+        (reference("--x-anylabeling", "--label-studio-url", "http://localhost"), "are used together"),
+        (reference("--label-studio", "--label-studio-url", "localhost:8080"), "is not the address of a server"),
+        (reference(), "add --label-studio or --x-anylabeling"),
+        (["--x-anylabeling", "--reference", "no.jpg", "--points", PHOTOS / "cat.json"], "no image file at no.jpg"),
+        (
+            ["--x-anylabeling", "--reference", PHOTOS / "cat.jpg", "--points", "no.json"],
+            "cannot read points from no.json",
+        ),
+        (["--x-anylabeling", "--reference", PHOTOS / "cat.jpg", "--points", PHOTOS / "README.md"], "must be JSON"),
+    ],
+)
+def test_options_for_annotation_tools_that_do_not_fit_end_in_one_sentence(serve, arguments, words):
+    code, printed, app = serve(*arguments)
+    assert (code, app) == (2, None)
+    assert words in " ".join(printed.split())
     assert "Traceback" not in printed
 
 
