@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from mambamatcher.model.backbones import EfficientNetLiteConfig, ResNetConfig, VitConfig
+from mambamatcher.model.backbones.named import NAMED_BACKBONES, named_backbone, patch_side
 from mambamatcher.model.correlation import (
     Conv4dAggregation,
     FastFormerAggregation,
@@ -75,15 +77,34 @@ def tiny() -> ModelConfig:
 
 
 @PRESETS.register("nearest")
-def nearest() -> ModelConfig:
-    """Nearest neighbours of raw EfficientNet-Lite2 features. It has no trained parts, so it needs no training."""
+def nearest(backbone: str = "efficientnet-lite2") -> ModelConfig:
+    """Nearest neighbours of a backbone's raw features on a 30x30 grid.
+
+    It has no trained parts, so it needs no training. The preset `nearest-BACKBONE` is the same for another backbone,
+    such as `nearest-dinov2-base` or `nearest-vit-s-focus`.
+
+    Args:
+        backbone: Name of the backbone.
+
+    Raises:
+        ConfigError: There is no such backbone.
+
+    Example:
+        >>> nearest("dinov2-base").side
+        420
+    """
+    config = named_backbone(backbone)
     return ModelConfig(
-        side=480,
-        backbone=EfficientNetLiteConfig(),
+        side=30 * patch_side(config),
+        backbone=config,
         features=NoAggregation(),
         correlation=MeanAggregation(),
         transfer=replace(SHARP, readout="argmax"),
     )
+
+
+for _backbone in NAMED_BACKBONES:
+    PRESETS.register(f"nearest-{_backbone}")(partial(nearest, _backbone))
 
 
 @PRESETS.register("ncnet")
