@@ -7,6 +7,7 @@ from functools import partial
 from mambamatcher.model.backbones import EfficientNetLiteConfig, ResNetConfig, VitConfig
 from mambamatcher.model.backbones.named import NAMED_BACKBONES, named_backbone, patch_side
 from mambamatcher.model.correlation import (
+    CatsAggregation,
     Conv4dAggregation,
     FastFormerAggregation,
     MeanAggregation,
@@ -15,7 +16,7 @@ from mambamatcher.model.correlation import (
 from mambamatcher.model.features import ConvAggregation, NoAggregation
 from mambamatcher.model.layers.mamba import MambaSettings
 from mambamatcher.model.mambamatcher import ModelConfig
-from mambamatcher.model.transfer_settings import SHARP
+from mambamatcher.model.transfer_settings import SHARP, SOFT_ARGMAX
 from mambamatcher.registry import Registry
 
 PRESETS: Registry[Callable[[], ModelConfig]] = Registry("preset")
@@ -76,7 +77,6 @@ def tiny() -> ModelConfig:
     )
 
 
-@PRESETS.register("nearest")
 def nearest(backbone: str = "efficientnet-lite2") -> ModelConfig:
     """Nearest neighbours of a backbone's raw features on a 30x30 grid.
 
@@ -103,6 +103,7 @@ def nearest(backbone: str = "efficientnet-lite2") -> ModelConfig:
     )
 
 
+PRESETS.register("nearest")(nearest)
 for _backbone in NAMED_BACKBONES:
     PRESETS.register(f"nearest-{_backbone}")(partial(nearest, _backbone))
 
@@ -130,4 +131,22 @@ def transformatcher() -> ModelConfig:
         backbone=ResNetConfig(width=None),
         features=NoAggregation(),
         correlation=FastFormerAggregation(),
+    )
+
+
+@PRESETS.register("cats")
+def cats() -> ModelConfig:
+    """CATs: a transformer over 8 levels of ResNet-101 at 256 px, on a 16x16 grid, with the whole backbone tuned.
+
+    The levels are those published for SPair-71k. What differs from the published model: the loss is the distance of
+    the annotated points instead of that of a flow field around them; see also `CatsAggregation`.
+    """
+    return ModelConfig(
+        side=256,
+        backbone=ResNetConfig(
+            layers=(-1, 7, 19, 20, 25, 27, 28, 29), width=None, before_relu=True, trainable_blocks=31
+        ),
+        features=NoAggregation(),
+        correlation=CatsAggregation(),
+        transfer=SOFT_ARGMAX,
     )

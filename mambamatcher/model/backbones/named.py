@@ -8,10 +8,10 @@ from mambamatcher.model.backbones.vit import ARCHITECTURES, VitConfig
 from mambamatcher.registry import unknown
 
 
-def _vit(name: str, weights: str = "pretrained") -> VitConfig:
+def _vit(name: str) -> VitConfig:
     """Return a transformer with the tokens of its last block as the only level, as published baselines use it."""
     last = ARCHITECTURES[name].sizes["num_hidden_layers"] - 1
-    return VitConfig(name=name, weights=weights, layers=(last,), facets=("token",))
+    return VitConfig(name=name, layers=(last,), facets=("token",))
 
 
 def _resnet(name: str) -> ResNetConfig:
@@ -26,7 +26,8 @@ NAMED_BACKBONES: dict[str, BackboneConfig] = {
     "efficientnet-lite2": EfficientNetLiteConfig(),
     **{name: _resnet(name) for name in DEPTHS},
     **{name: _vit(name) for name, architecture in ARCHITECTURES.items() if architecture.hub_id},
-    FOCUS: _vit("dinov2-small", FOCUS),
+    # its last blocks were tuned to find salient objects, not to tell their parts apart
+    FOCUS: VitConfig(name="dinov2-small", weights=FOCUS, layers=(9,), facets=("token",)),
 }
 
 

@@ -1,6 +1,14 @@
 """Correlation maps and their aggregators. Each row of the paper's correlation table is one configuration."""
 
-from mambamatcher.model.correlation.base import CORRELATION_AGGREGATIONS, CorrelationAggregator, CorrelationConfig
+from mambamatcher.model.correlation.base import (
+    CORRELATION_AGGREGATIONS,
+    AppearanceAggregator,
+    CorrelationAggregator,
+    CorrelationConfig,
+    FeatureShape,
+    ShapedConfig,
+)
+from mambamatcher.model.correlation.cats import CatsAggregation
 from mambamatcher.model.correlation.compute import EPSILON, blended_correlation, correlation_map
 from mambamatcher.model.correlation.conv4d import Conv4dAggregation
 from mambamatcher.model.correlation.fastformer import FastFormerAggregation
@@ -11,13 +19,17 @@ from mambamatcher.model.correlation.similarity_scan import SimilarityScanAggrega
 __all__ = [
     "CORRELATION_AGGREGATIONS",
     "EPSILON",
+    "AppearanceAggregator",
+    "CatsAggregation",
     "Conv4dAggregation",
     "CorrelationAggregator",
     "CorrelationConfig",
     "FastFormerAggregation",
+    "FeatureShape",
     "LinearAggregation",
     "MeanAggregation",
     "PlainMamba4dAggregation",
+    "ShapedConfig",
     "SimilarityScanAggregation",
     "blended_correlation",
     "correlation_map",

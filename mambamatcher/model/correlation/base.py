@@ -1,13 +1,17 @@
 """The interface of correlation aggregators: a multi-level correlation map in, one refined map out."""
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from mambamatcher.errors import ConfigError, InputError
+from mambamatcher.model.frames import Grid
 from mambamatcher.registry import Registry
 
+SourceFeatures = Float[Tensor, "batch level channel hs ws"]
+TargetFeatures = Float[Tensor, "batch level channel ht wt"]
 CorrelationMap = Float[Tensor, "batch level hs ws ht wt"]
 Refined = Float[Tensor, "batch hs ws ht wt"]
 
@@ -29,9 +33,37 @@ class CorrelationAggregator(nn.Module, ABC):
     def forward(self, correlation: CorrelationMap) -> Refined:
         """Refine a correlation map: combine its levels into one score per pair of positions."""
 
+    def refine(self, correlation: CorrelationMap, source: SourceFeatures, target: TargetFeatures) -> Refined:
+        """Refine a correlation map, given the features it was computed from. Most aggregators need the map only."""
+        return self(correlation)
+
     def bytes_per_score(self, levels: int) -> int:
         """Estimate the memory in bytes that refinement needs per score of the refined map, besides the input map."""
         return COPIES * levels * FLOAT_BYTES
+
+
+class AppearanceAggregator(CorrelationAggregator):
+    """Base class of aggregators that also see the features of both images; they are called by `refine`."""
+
+    def forward(self, correlation: CorrelationMap) -> Refined:
+        """Refuse a correlation map alone."""
+        raise InputError(f"{type(self).__name__} needs the features of both images besides the map; call refine")
+
+    @abstractmethod
+    def refine(self, correlation: CorrelationMap, source: SourceFeatures, target: TargetFeatures) -> Refined:
+        """Refine a correlation map, given the features it was computed from."""
+
+
+class FeatureShape(NamedTuple):
+    """What an aggregator is built for.
+
+    Attributes:
+        channels: Channels of each level; the rest of a narrower level is zero.
+        grid: Height and width of the feature maps at the model's own side.
+    """
+
+    channels: tuple[int, ...]
+    grid: Grid
 
 
 class CorrelationConfig(ABC):
@@ -42,6 +74,24 @@ class CorrelationConfig(ABC):
     @abstractmethod
     def build(self, levels: int) -> CorrelationAggregator:
         """Build the aggregator for a correlation map with this many levels."""
+
+    def build_for(self, features: FeatureShape) -> CorrelationAggregator:
+        """Build the aggregator for features of this shape. Most need to know the number of levels only."""
+        return self.build(len(features.channels))
+
+
+class ShapedConfig(CorrelationConfig):
+    """Base class of the configurations of aggregators whose weights depend on the channels or the grid."""
+
+    __slots__ = ()
+
+    def build(self, levels: int) -> CorrelationAggregator:
+        """Refuse a number of levels alone."""
+        raise ConfigError(f"{type(self).__name__} depends on the shape of the features; call build_for")
+
+    @abstractmethod
+    def build_for(self, features: FeatureShape) -> CorrelationAggregator:
+        """Build the aggregator for features of this shape."""
 
 
 CORRELATION_AGGREGATIONS: Registry[type[CorrelationConfig]] = Registry("correlation aggregation")

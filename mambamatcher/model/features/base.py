@@ -89,9 +89,9 @@ class FeatureConfig(ABC):
 
     __slots__ = ()
 
-    def levels_after(self, levels: int) -> int:
-        """Return the number of levels after aggregation."""
-        return levels
+    def channels_after(self, channels: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the channels of each level after aggregation. Most fill the zeros that pad narrower levels."""
+        return (max(channels),) * len(channels)
 
     @abstractmethod
     def build(self, channels: int, levels: int = 1) -> FeatureAggregator:
@@ -113,6 +113,10 @@ class IdentityAggregator(PerImageAggregator):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NoAggregation(FeatureConfig):
     """Row "None" of the paper's feature table."""
+
+    def channels_after(self, channels: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the channels unchanged."""
+        return channels
 
     def build(self, channels: int, levels: int = 1) -> IdentityAggregator:
         """Build the aggregator."""

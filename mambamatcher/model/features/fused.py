@@ -42,9 +42,9 @@ class FusedAggregation(FeatureConfig):
     def __post_init__(self) -> None:
         check_bounds("features", self, width=(1, 8192))
 
-    def levels_after(self, levels: int) -> int:
-        """Return 1, because the levels are fused."""
-        return 1
+    def channels_after(self, channels: tuple[int, ...]) -> tuple[int, ...]:
+        """Return a single number, because the levels are fused."""
+        return (self.width,)
 
     def build(self, channels: int, levels: int = 1) -> FusedAggregator:
         """Build the aggregator."""

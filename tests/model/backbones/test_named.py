@@ -27,11 +27,11 @@ def test_nearest_alone_is_efficientnet_lite2():
     assert presets.nearest() == presets.nearest("efficientnet-lite2")
 
 
-def test_a_transformer_matches_by_the_tokens_of_its_last_block():
+def test_a_transformer_matches_by_the_tokens_of_its_last_block_and_vit_s_focus_by_an_earlier_one():
     assert named_backbone("dinov2-base").taps == [(11, "token")]
     assert named_backbone("dinov2-large").taps == [(23, "token")]
     focus = named_backbone("vit-s-focus")
-    assert (focus.name, focus.weights, focus.taps) == ("dinov2-small", "vit-s-focus", [(11, "token")])
+    assert (focus.name, focus.weights, focus.taps) == ("dinov2-small", "vit-s-focus", [(9, "token")])
 
 
 def test_an_unknown_backbone_is_answered_with_the_closest():
