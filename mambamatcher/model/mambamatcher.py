@@ -124,7 +124,7 @@ class MambaMatcher(nn.Module):
     ) -> Float[Tensor, "batch hs ws ht wt"]:
         """Compute the refined correlation map of pairs of encoded images."""
         features = self.features.per_pair(source, target)
-        return self.correlation.refine(correlation_map(*features), *features)
+        return self.correlation.refine_pair(correlation_map(*features), *features)
 
     def correlate_at(
         self,

@@ -33,7 +33,7 @@ class CorrelationAggregator(nn.Module, ABC):
     def forward(self, correlation: CorrelationMap) -> Refined:
         """Refine a correlation map: combine its levels into one score per pair of positions."""
 
-    def refine(self, correlation: CorrelationMap, source: SourceFeatures, target: TargetFeatures) -> Refined:
+    def refine_pair(self, correlation: CorrelationMap, source: SourceFeatures, target: TargetFeatures) -> Refined:
         """Refine a correlation map, given the features it was computed from. Most aggregators need the map only."""
         return self(correlation)
 
@@ -43,14 +43,14 @@ class CorrelationAggregator(nn.Module, ABC):
 
 
 class AppearanceAggregator(CorrelationAggregator):
-    """Base class of aggregators that also see the features of both images; they are called by `refine`."""
+    """Base class of aggregators that also see the features of both images; they are called by `refine_pair`."""
 
     def forward(self, correlation: CorrelationMap) -> Refined:
         """Refuse a correlation map alone."""
-        raise InputError(f"{type(self).__name__} needs the features of both images besides the map; call refine")
+        raise InputError(f"{type(self).__name__} needs the features of both images besides the map; call refine_pair")
 
     @abstractmethod
-    def refine(self, correlation: CorrelationMap, source: SourceFeatures, target: TargetFeatures) -> Refined:
+    def refine_pair(self, correlation: CorrelationMap, source: SourceFeatures, target: TargetFeatures) -> Refined:
         """Refine a correlation map, given the features it was computed from."""
 
 

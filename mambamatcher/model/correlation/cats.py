@@ -106,7 +106,7 @@ class CatsAggregator(AppearanceAggregator):
     ) -> Float[Tensor, "batch level position other"]:
         return self.project(self.blocks(torch.cat([scores, appearance], dim=-1) + self._positions()))
 
-    def refine(self, correlation: CorrelationMap, source: SourceFeatures, target: TargetFeatures) -> Refined:
+    def refine_pair(self, correlation: CorrelationMap, source: SourceFeatures, target: TargetFeatures) -> Refined:
         """Refine a correlation map with the help of the features.
 
         Raises:

@@ -89,9 +89,13 @@ class FeatureConfig(ABC):
 
     __slots__ = ()
 
+    def levels_after(self, levels: int) -> int:
+        """Return the number of levels after aggregation."""
+        return levels
+
     def channels_after(self, channels: tuple[int, ...]) -> tuple[int, ...]:
         """Return the channels of each level after aggregation. Most fill the zeros that pad narrower levels."""
-        return (max(channels),) * len(channels)
+        return (max(channels),) * self.levels_after(len(channels))
 
     @abstractmethod
     def build(self, channels: int, levels: int = 1) -> FeatureAggregator:

@@ -42,8 +42,12 @@ class FusedAggregation(FeatureConfig):
     def __post_init__(self) -> None:
         check_bounds("features", self, width=(1, 8192))
 
+    def levels_after(self, levels: int) -> int:
+        """Return 1, because the levels are fused."""
+        return 1
+
     def channels_after(self, channels: tuple[int, ...]) -> tuple[int, ...]:
-        """Return a single number, because the levels are fused."""
+        """Return the width of the one level."""
         return (self.width,)
 
     def build(self, channels: int, levels: int = 1) -> FusedAggregator:

@@ -82,7 +82,7 @@ def slow_cats(module, maps, source, target):
 def test_equals_its_slow_obvious_version(channels):
     module = head(channels)
     maps, source, target = inputs(channels)
-    refined = module.refine(maps, source, target)
+    refined = module.refine_pair(maps, source, target)
     for b in range(len(maps)):
         expected = slow_cats(module, *(slow.numpy(each[b]) for each in (maps, source, target)))
         assert_close(slow.numpy(refined[b]), expected, rtol=1e-9, atol=1e-9)
@@ -91,7 +91,7 @@ def test_equals_its_slow_obvious_version(channels):
 def test_gives_one_map_with_finite_non_zero_gradients():
     module = head()
     given = [each.requires_grad_() for each in inputs()]
-    refined = module.refine(*given)
+    refined = module.refine_pair(*given)
     assert refined.shape == (2, *GRID, *GRID)
     (refined * torch.randn_like(refined)).sum().backward()
     for name, tensor in {**dict(enumerate(given)), **dict(module.named_parameters())}.items():
@@ -104,14 +104,14 @@ def test_gives_one_map_with_finite_non_zero_gradients():
 def test_constant_maps_give_finite_scores(value):
     _, source, target = inputs()
     constant = torch.full((2, len(CHANNELS), *GRID, *GRID), value, dtype=torch.float64)
-    assert head().refine(constant, source, target).isfinite().all()
+    assert head().refine_pair(constant, source, target).isfinite().all()
 
 
 def test_an_untrained_head_returns_about_the_mean_of_the_filtered_levels():
     torch.manual_seed(0)
     identical = torch.eye(6).reshape(1, 1, *GRID, *GRID).expand(-1, 3, -1, -1, -1, -1)  # what the filter keeps
     module = CatsAggregation(appearance=6, heads=3).build_for(FeatureShape(CHANNELS, GRID))
-    refined = module.refine(identical, *(features(seed)[:1].float() for seed in (1, 2)))
+    refined = module.refine_pair(identical, *(features(seed)[:1].float() for seed in (1, 2)))
     assert_close(refined.reshape(6, 6), torch.eye(6), rtol=0, atol=0.2)
 
 
@@ -130,7 +130,7 @@ def test_it_fits_sixteen_levels_of_any_width_on_a_16x16_grid():
     with torch.device("meta"):
         module = CatsAggregation().build_for(FeatureShape((384,) * 16, (16, 16)))
         encoded = torch.rand(1, 16, 384, 16, 16)
-        assert module.refine(torch.rand(1, 16, 16, 16, 16, 16), encoded, encoded).shape == (1, 16, 16, 16, 16)
+        assert module.refine_pair(torch.rand(1, 16, 16, 16, 16, 16), encoded, encoded).shape == (1, 16, 16, 16, 16)
 
 
 @pytest.mark.parametrize("kind", FEATURE_AGGREGATIONS)
@@ -150,8 +150,8 @@ def test_grids_and_options_that_cannot_work_are_answered_with_those_that_can():
         CatsAggregation().build(16)
     with pytest.raises(ConfigError, match="mirror=false"):
         build_untrained(override(presets.cats(), ["backbone.weights=random", "mirror=true"]))
-    with pytest.raises(InputError, match="call refine"):
+    with pytest.raises(InputError, match="call refine_pair"):
         head()(inputs()[0])
     wider = torch.zeros(1, 3, 7, 4, 5, dtype=torch.float64)
     with pytest.raises(InputError, match="built for a 2x3 grid in both images, got 4x5 and 4x5"):
-        head().refine(correlation_map(wider, wider), wider, wider)
+        head().refine_pair(correlation_map(wider, wider), wider, wider)
