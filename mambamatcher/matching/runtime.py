@@ -12,7 +12,7 @@ Pixels = UInt8[np.ndarray, "3 side side"]
 Encoded = Float32[np.ndarray, "level channel h w"]
 EncodedSource = Float32[np.ndarray, "level channel hs ws"]
 EncodedTarget = Float32[np.ndarray, "level channel ht wt"]
-Refined = Float32[np.ndarray, "hs ws ht wt"]
+Refined = Float32[np.ndarray, "refined_hs refined_ws refined_ht refined_wt"]
 
 
 @runtime_checkable

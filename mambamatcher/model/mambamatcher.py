@@ -121,8 +121,8 @@ class MambaMatcher(nn.Module):
 
     def correlate(
         self, source: Float[Tensor, "batch level channel hs ws"], target: Float[Tensor, "batch level channel ht wt"]
-    ) -> Float[Tensor, "batch hs ws ht wt"]:
-        """Compute the refined correlation map of pairs of encoded images."""
+    ) -> Float[Tensor, "batch refined_hs refined_ws refined_ht refined_wt"]:
+        """Compute the refined correlation map of pairs of encoded images. Its grid may be finer than the features'."""
         features = self.features.per_pair(source, target)
         return self.correlation.refine_pair(correlation_map(*features), *features)
 
@@ -132,7 +132,7 @@ class MambaMatcher(nn.Module):
         source: Int[Tensor, " batch"],
         target: Int[Tensor, " batch"],
         weights: Float[Tensor, "batch keypoint source_position"],
-    ) -> Float[Tensor, "batch keypoint h w"]:
+    ) -> Float[Tensor, "batch keypoint refined_ht refined_wt"]:
         """Compute weighted sums of refined scores over source positions.
 
         A linear aggregation is applied after the blending; then most of the correlation map is never computed.
@@ -141,7 +141,8 @@ class MambaMatcher(nn.Module):
             encoded: Encoded images, each image once.
             source: Index of the source image of each pair.
             target: Index of the target image of each pair.
-            weights: Weight of every source position for each keypoint.
+            weights: Weight of every source position for each keypoint. For an aggregation that upsamples, these are
+                the positions of the refined map.
 
         Returns:
             Blended scores of each keypoint with every target position.

@@ -42,16 +42,18 @@ class TrainingModule(LightningModule):
         """Return the weighted sum of the losses."""
         recipe, transfer = self.recipe, self.recipe.model.transfer
         encoded = self.model.encode(batch.images)  # an image that several pairs share is encoded once
-        grid = encoded.shape[-2], encoded.shape[-1]
         points = batch.source_points.where(batch.present[..., None], 0.0)
         losses: list[Tensor] = []
         refined = None
-        if recipe.keypoint_weight > 0:
+        if recipe.keypoint_weight > 0 or not self.model.linear:
             refined = self.model.correlate(encoded[batch.source], encoded[batch.target])
+        if recipe.keypoint_weight > 0 and refined is not None:
             predicted = self.model.transfer(refined, points)
             losses.append(recipe.keypoint_weight * keypoint_loss(predicted, batch.target_points, batch.present))
         if recipe.cross_entropy_weight > 0:
-            weights = soft_sampler(points, grid, smallest_radius(grid))
+            # an aggregator may refine the map to a finer grid than that of the features
+            rows, columns = encoded.shape[-2:] if refined is None else refined.shape[1:3]
+            weights = soft_sampler(points, (rows, columns), smallest_radius((rows, columns)))
             if refined is not None:
                 scores = blend_rows(refined, weights)
             else:

@@ -9,6 +9,7 @@ from mambamatcher.model.correlation.base import (
     ShapedConfig,
 )
 from mambamatcher.model.correlation.cats import CatsAggregation
+from mambamatcher.model.correlation.cats_plus_plus import CatsPlusPlusAggregation
 from mambamatcher.model.correlation.compute import EPSILON, blended_correlation, correlation_map
 from mambamatcher.model.correlation.conv4d import Conv4dAggregation
 from mambamatcher.model.correlation.fastformer import FastFormerAggregation
@@ -21,6 +22,7 @@ __all__ = [
     "EPSILON",
     "AppearanceAggregator",
     "CatsAggregation",
+    "CatsPlusPlusAggregation",
     "Conv4dAggregation",
     "CorrelationAggregator",
     "CorrelationConfig",

@@ -14,9 +14,11 @@ SourceFeatures = Float[Tensor, "batch level channel hs ws"]
 TargetFeatures = Float[Tensor, "batch level channel ht wt"]
 CorrelationMap = Float[Tensor, "batch level hs ws ht wt"]
 Refined = Float[Tensor, "batch hs ws ht wt"]
+Upsampled = Float[Tensor, "batch refined_hs refined_ws refined_ht refined_wt"]
 
 FLOAT_BYTES = 4
 COPIES = 16  # correlation maps that an aggregator holds in intermediate results; measured
+MAX_UPSAMPLING = 4  # 256 scores for each one of the correlation map
 
 
 class CorrelationAggregator(nn.Module, ABC):
@@ -30,15 +32,20 @@ class CorrelationAggregator(nn.Module, ABC):
     linear: ClassVar[bool] = False
 
     @abstractmethod
-    def forward(self, correlation: CorrelationMap) -> Refined:
-        """Refine a correlation map: combine its levels into one score per pair of positions."""
+    def forward(self, correlation: CorrelationMap) -> Refined | Upsampled:
+        """Refine a correlation map: combine its levels into one score per pair of positions.
 
-    def refine_pair(self, correlation: CorrelationMap, source: SourceFeatures, target: TargetFeatures) -> Refined:
+        Some aggregators return a finer grid in both images. Whoever reads the refined map takes the grid from it.
+        """
+
+    def refine_pair(
+        self, correlation: CorrelationMap, source: SourceFeatures, target: TargetFeatures
+    ) -> Refined | Upsampled:
         """Refine a correlation map, given the features it was computed from. Most aggregators need the map only."""
         return self(correlation)
 
     def bytes_per_score(self, levels: int) -> int:
-        """Estimate the memory in bytes that refinement needs per score of the refined map, besides the input map."""
+        """Estimate the memory in bytes that refinement needs per pair of positions, besides the correlation map."""
         return COPIES * levels * FLOAT_BYTES
 
 
@@ -103,3 +110,18 @@ def mean_of_levels(levels: int) -> nn.Linear:
     nn.init.constant_(project.weight, 1.0 / levels)
     nn.init.zeros_(project.bias)
     return project
+
+
+def upsampling_bytes(factor: int) -> int:
+    """Estimate the memory of an upsampled map per pair of positions before: the map, and a copy in another layout."""
+    return 2 * factor**4 * FLOAT_BYTES if factor > 1 else 0
+
+
+def check_grid(name: str, correlation: CorrelationMap, grid: Grid) -> None:
+    """Refuse a map of another grid than the one that an aggregator was built for; `name` is the aggregator's."""
+    hs, ws, ht, wt = correlation.shape[2:]
+    if (hs, ws) != grid or (ht, wt) != grid:
+        raise InputError(
+            f"this {name} head was built for a {grid[0]}x{grid[1]} grid in both images, got {hs}x{ws} and {ht}x{wt}; "
+            f"build the model with the side of these images"
+        )

@@ -7,7 +7,7 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from mambamatcher.errors import ConfigError, InputError
+from mambamatcher.errors import ConfigError
 from mambamatcher.model.config import check_bounds
 from mambamatcher.model.correlation.base import (
     CORRELATION_AGGREGATIONS,
@@ -19,6 +19,7 @@ from mambamatcher.model.correlation.base import (
     ShapedConfig,
     SourceFeatures,
     TargetFeatures,
+    check_grid,
 )
 from mambamatcher.model.correlation.conv4d import mutual_filter
 from mambamatcher.model.layers.attention import AttentionBlock
@@ -80,6 +81,7 @@ class CatsAggregator(AppearanceAggregator):
         self.grid = features.grid
         levels, (h, w) = len(features.channels), features.grid
         width = h * w + config.appearance
+        self.hidden, self.heads = config.hidden_ratio * width, config.heads
         self.appearance = LevelProjections(features.channels, config.appearance)
         self.columns = nn.Parameter(torch.empty(levels, 1, w, width // 2))
         self.rows = nn.Parameter(torch.empty(levels, h, 1, width // 2))
@@ -112,13 +114,8 @@ class CatsAggregator(AppearanceAggregator):
         Raises:
             InputError: The map has another grid than the one that the aggregator was built for.
         """
+        check_grid("CATs", correlation, self.grid)
         shape = correlation.shape[2:]
-        if tuple(shape) != self.grid * 2:
-            h, w = self.grid
-            raise InputError(
-                f"this CATs head was built for a {h}x{w} grid in both images, got {shape[0]}x{shape[1]} and "
-                f"{shape[2]}x{shape[3]}; build the model with the side of these images"
-            )
         raw = rearrange(mutual_filter(correlation), "b level hs ws ht wt -> b level (hs ws) (ht wt)")
         refined = raw + self._aggregate(raw, self.appearance(source))
         refined = raw + self._aggregate(refined.mT, self.appearance(target)).mT
@@ -126,10 +123,7 @@ class CatsAggregator(AppearanceAggregator):
 
     def bytes_per_score(self, levels: int) -> int:
         """Estimate memory per score: tokens at their widest, in the hidden layer, and the attention of one block."""
-        positions = self.grid[0] * self.grid[1]
-        attention: AttentionBlock = self.blocks.get_submodule("0.within")  # type: ignore[assignment]
-        hidden = attention.feed_forward.get_submodule("1").get_parameter("weight").shape[0]
-        return round(levels * FLOAT_BYTES * (2 * hidden / positions + attention.heads + 8))
+        return levels * FLOAT_BYTES * (2 * self.hidden // (self.grid[0] * self.grid[1]) + self.heads + 8)
 
 
 @CORRELATION_AGGREGATIONS.register("cats")
