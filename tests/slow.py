@@ -170,7 +170,8 @@ def scan_order(name: str, similarity: np.ndarray, shape: tuple[int, ...]) -> lis
 
 def attention(block, tokens: np.ndarray, context: np.ndarray) -> np.ndarray:
     query = linear(block.query, layer_norm(block.norm_tokens, tokens))
-    key, value = np.split(linear(block.key_value, layer_norm(block.norm_context, context)), 2, axis=-1)
+    norm_context = block.norm_tokens if block.norm_context is None else block.norm_context
+    key, value = np.split(linear(block.key_value, layer_norm(norm_context, context)), 2, axis=-1)
     width = query.shape[1] // block.heads
     gathered = np.zeros_like(query)
     for head in range(block.heads):

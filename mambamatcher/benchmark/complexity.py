@@ -48,7 +48,7 @@ def stages(config: ModelConfig) -> list[StageCost]:
     extracted, backbone = _count(lambda: (model.backbone(images), model.backbone(images)))
     aggregated, features = _count(lambda: model.features(*extracted))
     correlation, correlating = _count(lambda: correlation_map(*aggregated))
-    _, refining = _count(lambda: model.correlation(correlation))
+    _, refining = _count(lambda: model.correlation.refine_pair(correlation, *aggregated))
     counted = (
         ("backbone", replace(config.backbone, weights="pretrained"), model.backbone, backbone),
         ("features", config.features, model.features, features),

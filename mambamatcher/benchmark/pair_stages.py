@@ -156,8 +156,8 @@ def _rows(model: MambaMatcher, side: int, repeats: int, plain: ModuleType | None
     del extracted
     yield row("correlation map", lambda: correlation_map(source, target), "correlate", source, target)
     correlation = correlation_map(source, target)
-    yield row("refinement", lambda: model.correlation(correlation), "refine", correlation)
-    refined = model.correlation(correlation)
+    yield row("refinement", lambda: model.correlation.refine_pair(correlation, source, target), "refine", correlation)
+    refined = model.correlation.refine_pair(correlation, source, target)
     del correlation, source, target
     yield row("transfer", lambda: transfer_points(refined, points, transfer), "transfer", refined, points)
     yield StageTime(side, WHOLE, measure(whole, repeats).seconds, 0.0, None if plain is None else plain_total)

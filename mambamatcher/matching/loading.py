@@ -1,6 +1,5 @@
 """Choose and load the runtime of a saved model."""
 
-import os
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from mambamatcher.errors import BackendError, InputError, MissingExtraError
 from mambamatcher.io.atomic import make_folder, write_bytes_atomically
 from mambamatcher.matching.runtime import Runtime
-from mambamatcher.model.saved import GRAPH, INT8_GRAPH, fingerprint
+from mambamatcher.model.saved import GRAPH, INT8_GRAPH, fingerprint, user_cache
 from mambamatcher.registry import unknown
 
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ def _exported_once(folder: Path) -> bytes:
 
     model = load_pretrained(folder)
     shapes = {key: tuple(value.shape) for key, value in model.state_dict().items()}
-    path = _cache_folder() / f"{fingerprint(to_dict(model.config), shapes)}.onnx"
+    path = user_cache("graphs") / f"{fingerprint(to_dict(model.config), shapes)}.onnx"
     return path.read_bytes() if path.is_file() else _export(model, path)
 
 
@@ -97,8 +96,3 @@ def _export(model: "MambaMatcher", path: Path) -> bytes:
     make_folder(path.parent)
     write_bytes_atomically(path, graph, overwrite=True)
     return graph
-
-
-def _cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "mambamatcher" / "graphs"

@@ -123,7 +123,7 @@ def needed_bytes(model: MambaMatcher, side: int, pair: bool = True) -> int:
     # one image at a time, while the other's features are kept
     extracting = views * memory_guard.FLOATS_PER_PIXEL * side**2 * FLOAT + 2 * features
     aggregating = 2 * features + model.features.working_bytes(grid, views * levels)
-    left = model.config.features.levels_after(levels)
+    left = len(model.level_channels)
     correlating = 2 * features + positions**2 * (left * FLOAT + model.correlation.bytes_per_score(left))
     kept = model.features.kept_bytes(grid)
     return max(extracting, aggregating, correlating if pair else 0) + kept + memory_guard.LIBRARIES

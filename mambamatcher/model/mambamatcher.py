@@ -13,7 +13,9 @@ from mambamatcher.model.config import check_bounds, choice
 from mambamatcher.model.correlation import (
     CORRELATION_AGGREGATIONS,
     EPSILON,
+    AppearanceAggregator,
     CorrelationConfig,
+    FeatureShape,
     SimilarityScanAggregation,
     blended_correlation,
     correlation_map,
@@ -80,7 +82,13 @@ class MambaMatcher(nn.Module):
             raise ConfigError(
                 "mirror=true needs a per-image feature aggregation; set mirror=false or another features.kind"
             )
-        self.correlation = config.correlation.build(config.features.levels_after(levels))
+        self.level_channels = config.features.channels_after(self.backbone.used_channels)
+        positions = config.side // self.backbone.stride
+        self.correlation = config.correlation.build_for(FeatureShape(self.level_channels, (positions, positions)))
+        if config.mirror and isinstance(self.correlation, AppearanceAggregator):
+            raise ConfigError(
+                "mirror=true doubles the channels of the features, and this aggregation projects them; set mirror=false"
+            )
 
     @property
     def linear(self) -> bool:
@@ -115,7 +123,8 @@ class MambaMatcher(nn.Module):
         self, source: Float[Tensor, "batch level channel hs ws"], target: Float[Tensor, "batch level channel ht wt"]
     ) -> Float[Tensor, "batch refined_hs refined_ws refined_ht refined_wt"]:
         """Compute the refined correlation map of pairs of encoded images. Its grid may be finer than the features'."""
-        return self.correlation(correlation_map(*self.features.per_pair(source, target)))
+        features = self.features.per_pair(source, target)
+        return self.correlation.refine_pair(correlation_map(*features), *features)
 
     def correlate_at(
         self,

@@ -2,9 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from mambamatcher.model.backbones import EfficientNetLiteConfig, ResNetConfig, VitConfig
+from mambamatcher.model.backbones.named import NAMED_BACKBONES, named_backbone, patch_side
 from mambamatcher.model.correlation import (
+    CatsAggregation,
+    CatsPlusPlusAggregation,
     Conv4dAggregation,
     FastFormerAggregation,
     HoughAggregation,
@@ -15,7 +19,7 @@ from mambamatcher.model.correlation import (
 from mambamatcher.model.features import ConvAggregation, NoAggregation, ScaleSpaceAggregation, SlicedAggregation
 from mambamatcher.model.layers.mamba import MambaSettings
 from mambamatcher.model.mambamatcher import ModelConfig
-from mambamatcher.model.transfer_settings import SHARP, Transfer
+from mambamatcher.model.transfer_settings import SHARP, SOFT_ARGMAX, Transfer
 from mambamatcher.registry import Registry
 
 WHOLE_RESNET101 = 34  # its 33 bottlenecks and the stem
@@ -79,16 +83,35 @@ def tiny() -> ModelConfig:
     )
 
 
-@PRESETS.register("nearest")
-def nearest() -> ModelConfig:
-    """Nearest neighbours of raw EfficientNet-Lite2 features. It has no trained parts, so it needs no training."""
+def nearest(backbone: str = "efficientnet-lite2") -> ModelConfig:
+    """Nearest neighbours of a backbone's raw features on a 30x30 grid.
+
+    It has no trained parts, so it needs no training. The preset `nearest-BACKBONE` is the same for another backbone,
+    such as `nearest-dinov2-base` or `nearest-vit-s-focus`.
+
+    Args:
+        backbone: Name of the backbone.
+
+    Raises:
+        ConfigError: There is no such backbone.
+
+    Example:
+        >>> nearest("dinov2-base").side
+        420
+    """
+    config = named_backbone(backbone)
     return ModelConfig(
-        side=480,
-        backbone=EfficientNetLiteConfig(),
+        side=30 * patch_side(config),
+        backbone=config,
         features=NoAggregation(),
         correlation=MeanAggregation(),
         transfer=replace(SHARP, readout="argmax"),
     )
+
+
+PRESETS.register("nearest")(nearest)
+for _backbone in NAMED_BACKBONES:
+    PRESETS.register(f"nearest-{_backbone}")(partial(nearest, _backbone))
 
 
 @PRESETS.register("ncnet")
@@ -157,4 +180,38 @@ def hccnet() -> ModelConfig:
         backbone=ResNetConfig(width=None, trainable_blocks=WHOLE_RESNET101),
         features=SlicedAggregation(slices=8, channels=(1024,) * CONV4 + (2048,) * CONV5),
         correlation=PointwiseAggregation(),
+    )
+
+
+@PRESETS.register("cats")
+def cats() -> ModelConfig:
+    """CATs: a transformer over 8 levels of ResNet-101 at 256 px, on a 16x16 grid, with the whole backbone tuned.
+
+    The levels are those published for SPair-71k. What differs from the published model: the loss is the distance of
+    the annotated points instead of that of a flow field around them; see also `CatsAggregation`.
+    """
+    return ModelConfig(
+        side=256,
+        backbone=ResNetConfig(
+            layers=(-1, 7, 19, 20, 25, 27, 28, 29), width=None, before_relu=True, trainable_blocks=31
+        ),
+        features=NoAggregation(),
+        correlation=CatsAggregation(),
+        transfer=SOFT_ARGMAX,
+    )
+
+
+@PRESETS.register("cats++")
+def cats_plus_plus() -> ModelConfig:
+    """CATs++: 4D convolutions and transformers over the last 30 bottlenecks of ResNet-101 at 512 px, all tuned.
+
+    The map has a 32x32 grid as published. What differs from the published model: the stages share that grid, and the
+    loss is the distance of the annotated points; see also `CatsPlusPlusAggregation`.
+    """
+    return ModelConfig(
+        side=512,
+        backbone=ResNetConfig(layers=tuple(range(3, 33)), width=None, before_relu=True, trainable_blocks=34),
+        features=NoAggregation(),
+        correlation=CatsPlusPlusAggregation(stages=(4, 23, 3)),
+        transfer=SOFT_ARGMAX,
     )

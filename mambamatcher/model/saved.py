@@ -1,6 +1,7 @@
 """Where saved models are and what their files are called. Free of PyTorch, as the ONNX runtime needs it too."""
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from hashlib import sha256
@@ -58,8 +59,14 @@ def read_plain_config(path: Path) -> Any:
     return values["model"]
 
 
+def user_cache(kind: str) -> Path:
+    """Return the folder of this user's cache for files of one kind. It need not exist."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "mambamatcher" / kind
+
+
 def download(hub_id: str, then: str = "pass backbone.weights=FOLDER") -> Path:
-    """Return the local folder of a hub model; offline, it must be in the cache.
+    """Return the local folder of a hub model; offline, it must be in this user's cache or in the hub's own.
 
     Args:
         hub_id: Hub id `owner/name`.
@@ -69,6 +76,9 @@ def download(hub_id: str, then: str = "pass backbone.weights=FOLDER") -> Path:
         MissingExtraError: huggingface-hub is not installed.
         WeightsError: The model is not in the cache and cannot be downloaded.
     """
+    copied = user_cache("weights") / hub_id
+    if copied.is_dir():
+        return copied
     require("huggingface_hub")
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError
@@ -82,7 +92,8 @@ def download(hub_id: str, then: str = "pass backbone.weights=FOLDER") -> Path:
     except (OSError, ValueError, HfHubHTTPError) as error:
         raise WeightsError(
             f"the weights of the hub model {hub_id!r} are not on this machine and could not be downloaded; "
-            f"download its config.json and model.safetensors to a folder elsewhere, copy it here, then {then}"
+            f"download its config.json and model.safetensors from the Hugging Face Hub elsewhere and copy them to "
+            f"{copied}, or to any folder, then {then}"
         ) from error
     finally:
         if shown:

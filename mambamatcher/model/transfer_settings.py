@@ -47,3 +47,6 @@ class Transfer:
 # This package's readout: it needs no learnt scale of the scores, so it also reads untrained models. The shipped models
 # use it at their own temperature.
 SHARP = Transfer(sigma=0.5, temperature=50.0, scores="shifted")
+
+# The readout of SFNet, CATs, CATs++ and SCorrSAN: the mean over all positions, without a Gaussian. One so wide is none.
+SOFT_ARGMAX = Transfer(sigma=1e4, temperature=50.0)

@@ -49,10 +49,7 @@ def test_match_reads_points_from_a_file_and_prints_a_table(run, pair, tmp_path):
         (["--points", "10,999"], "outside the source image"),
         (["--points", "1,1", "--heatmap", "taken.png"], "exists already"),
         (["--points", "1,1", "--model", "nearst"], "Did you mean 'nearest'"),
-        (
-            ["--points", "1,1", "--model", "lit"],
-            "Did you mean 'lite'? Known: default, efficientnet, lite, ncnet, nearest",
-        ),
+        (["--points", "1,1", "--model", "lit"], "Did you mean 'lite'? Known: "),
         (["--points-file", "gone.json"], "cannot read points"),
         (["--points-file", "bad.json"], "must be JSON"),
         (["--points", "1,1", "--out", "taken.png"], "exists already"),
@@ -73,10 +70,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(run, pair, arguments, message
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            ["--preset", "papr"],
-            "unknown model 'papr'. Did you mean 'paper'? Known: default, efficientnet, lite, ncnet, nearest, paper",
-        ),
+        (["--preset", "papr"], "unknown model 'papr'. Did you mean 'paper'? Known: "),
         (['backbone.facets=["tokn"]'], "unknown facet 'tokn'. Did you mean 'token'? Known: key, query, token, value."),
         (["--preset", "tiny", "backbone.layers=[4]"], "'dinov2-tiny' has layers 0 to 3; there is no layer 4"),
         (["--preset", "tiny", "backbone.layers=[-1]"], "'dinov2-tiny' has layers 0 to 3; there is no layer -1"),

@@ -62,6 +62,7 @@ class Backbone(nn.Module, ABC):
 
     stride: int  # input pixels per grid position
     level_channels: tuple[int, ...]
+    first_layer: int = 0
     mean: Tensor
     std: Tensor
 
@@ -87,10 +88,10 @@ class Backbone(nn.Module, ABC):
 
     def finish(self) -> None:
         """Freeze all but the trainable blocks and create the projections; called after the network was built."""
-        depth = len(self.blocks())
-        if outside := [layer for layer in self.config.layers if not 0 <= layer < depth]:
+        first, last = self.first_layer, len(self.blocks()) - 1
+        if outside := [layer for layer in self.config.layers if not first <= layer <= last]:
             raise ConfigError(
-                f"backbone {self.config.name!r} has layers 0 to {depth - 1}; there is no layer {outside[0]}"
+                f"backbone {self.config.name!r} has layers {first} to {last}; there is no layer {outside[0]}"
             )
         self.requires_grad_(False)
         used = self.blocks()[: max(self.config.layers) + 1]
@@ -108,6 +109,11 @@ class Backbone(nn.Module, ABC):
     def channels(self) -> int:
         """Channels of every level after projection or padding."""
         return self.config.width or max(self.level_channels)
+
+    @property
+    def used_channels(self) -> tuple[int, ...]:
+        """Channels of each level before padding: those of the network, or of its projection."""
+        return (self.config.width,) * len(self.level_channels) if self.config.width else self.level_channels
 
     def forward(self, images: Images) -> Float[Tensor, "batch level channel h w"]:
         """Extract all levels in one forward pass, on the grid with stride `stride`."""

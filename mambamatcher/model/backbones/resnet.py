@@ -16,11 +16,18 @@ DEPTHS = {"resnet-50": [3, 4, 6, 3], "resnet-101": [3, 4, 23, 3]}
 @BACKBONES.register("resnet")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResNetConfig(BackboneConfig):
-    """A residual network. By default the levels are all bottlenecks of the last two stages."""
+    """A residual network. By default the levels are all bottlenecks of the last two stages.
+
+    Layer -1 is the output of the stem, after its pooling.
+
+    Attributes:
+        before_relu: Whether a level is a bottleneck's sum before its last ReLU, as hyperpixel methods take it.
+    """
 
     name: str = "resnet-101"
     layers: tuple[int, ...] = tuple(range(7, 33))
     width: int | None = 256
+    before_relu: bool = False
 
     def __post_init__(self) -> None:
         BackboneConfig.__post_init__(self)
@@ -36,6 +43,8 @@ class ResNet(Backbone):
     """Bottleneck outputs on a grid with stride 16; outputs of other strides are interpolated to it."""
 
     stride = 16
+    first_layer = -1
+    config: ResNetConfig
 
     def __init__(self, config: ResNetConfig) -> None:
         super().__init__(config, IMAGENET_MEAN, IMAGENET_STD)
@@ -46,8 +55,9 @@ class ResNet(Backbone):
         self.network = load_transformers(
             transformers.ResNetModel, hub_config, config.weights, f"microsoft/{config.name}", from_torchvision
         )
-        channels = [c for c, depth in zip(hub_config.hidden_sizes, depths, strict=True) for _ in range(depth)]
-        self.level_channels = tuple(channels[layer] for layer in config.layers if layer < len(channels))
+        channels = dict(enumerate(c for c, n in zip(hub_config.hidden_sizes, depths, strict=True) for _ in range(n)))
+        channels[-1] = hub_config.embedding_size
+        self.level_channels = tuple(channels[layer] for layer in config.layers if layer in channels)
         self.finish()
 
     def blocks(self) -> list[nn.Module]:
@@ -61,10 +71,11 @@ class ResNet(Backbone):
     def levels(self, images: Images) -> list[Float[Tensor, "batch _ _ _"]]:
         """Run the network up to the last requested bottleneck."""
         x = self.network.embedder(images)
-        outputs = []
-        for block in self.blocks()[: max(self.config.layers) + 1]:
-            x = block(x)
-            outputs.append(x)
+        outputs = {-1: x}
+        for index, block in enumerate(self.blocks()[: max(self.config.layers) + 1]):
+            total = block.get_submodule("layer")(x) + block.get_submodule("shortcut")(x)
+            x = block.get_submodule("activation")(total)
+            outputs[index] = total if self.config.before_relu else x
         return [outputs[layer] for layer in self.config.layers]
 
 

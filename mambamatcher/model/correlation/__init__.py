@@ -1,6 +1,15 @@
 """Correlation maps and their aggregators: each row of the paper's correlation table, and the heads of other systems."""
 
-from mambamatcher.model.correlation.base import CORRELATION_AGGREGATIONS, CorrelationAggregator, CorrelationConfig
+from mambamatcher.model.correlation.base import (
+    CORRELATION_AGGREGATIONS,
+    AppearanceAggregator,
+    CorrelationAggregator,
+    CorrelationConfig,
+    FeatureShape,
+    ShapedConfig,
+)
+from mambamatcher.model.correlation.cats import CatsAggregation
+from mambamatcher.model.correlation.cats_plus_plus import CatsPlusPlusAggregation
 from mambamatcher.model.correlation.compute import EPSILON, blended_correlation, correlation_map
 from mambamatcher.model.correlation.conv4d import Conv4dAggregation
 from mambamatcher.model.correlation.fastformer import FastFormerAggregation
@@ -14,16 +23,21 @@ from mambamatcher.model.correlation.similarity_scan import SimilarityScanAggrega
 __all__ = [
     "CORRELATION_AGGREGATIONS",
     "EPSILON",
+    "AppearanceAggregator",
+    "CatsAggregation",
+    "CatsPlusPlusAggregation",
     "Conv4dAggregation",
     "CorrelationAggregator",
     "CorrelationConfig",
     "FastFormerAggregation",
+    "FeatureShape",
     "HoughAggregation",
     "LinearAggregation",
     "MeanAggregation",
     "NoisedAggregation",
     "PlainMamba4dAggregation",
     "PointwiseAggregation",
+    "ShapedConfig",
     "SimilarityScanAggregation",
     "blended_correlation",
     "correlation_map",

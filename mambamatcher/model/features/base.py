@@ -93,6 +93,10 @@ class FeatureConfig(ABC):
         """Return the number of levels after aggregation."""
         return levels
 
+    def channels_after(self, channels: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the channels of each level after aggregation. Most fill the zeros that pad narrower levels."""
+        return (max(channels),) * self.levels_after(len(channels))
+
     @abstractmethod
     def build(self, channels: int, levels: int = 1) -> FeatureAggregator:
         """Build the aggregator for this many levels of this many channels."""
@@ -113,6 +117,10 @@ class IdentityAggregator(PerImageAggregator):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NoAggregation(FeatureConfig):
     """Row "None" of the paper's feature table."""
+
+    def channels_after(self, channels: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the channels unchanged."""
+        return channels
 
     def build(self, channels: int, levels: int = 1) -> IdentityAggregator:
         """Build the aggregator."""

@@ -46,6 +46,10 @@ class FusedAggregation(FeatureConfig):
         """Return 1, because the levels are fused."""
         return 1
 
+    def channels_after(self, channels: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the width of the one level."""
+        return (self.width,)
+
     def build(self, channels: int, levels: int = 1) -> FusedAggregator:
         """Build the aggregator."""
         return FusedAggregator(channels, levels, self.width)

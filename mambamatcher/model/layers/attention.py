@@ -7,13 +7,20 @@ from torch import Tensor, nn
 
 
 class AttentionBlock(nn.Module):
-    """Pre-norm attention and feed-forward layer, each with a residual connection."""
+    """Pre-norm attention and feed-forward layer, each with a residual connection.
 
-    def __init__(self, width: int, heads: int, hidden_ratio: int = 4) -> None:
+    Args:
+        width: Channels of a token.
+        heads: Attention heads.
+        hidden_ratio: Hidden channels of the feed-forward layer per channel of a token.
+        cross: Whether the context has a norm of its own. Without it, the block is for self-attention only.
+    """
+
+    def __init__(self, width: int, heads: int, hidden_ratio: int = 4, cross: bool = True) -> None:
         super().__init__()
         self.heads = heads
         self.norm_tokens = nn.LayerNorm(width)
-        self.norm_context = nn.LayerNorm(width)
+        self.norm_context = nn.LayerNorm(width) if cross else None
         self.query = nn.Linear(width, width)
         self.key_value = nn.Linear(width, 2 * width)
         self.out = nn.Linear(width, width)
@@ -28,8 +35,9 @@ class AttentionBlock(nn.Module):
         self, tokens: Float[Tensor, "batch position width"], context: Float[Tensor, "batch other width"]
     ) -> Float[Tensor, "batch position width"]:
         """Attend from the tokens to the context; pass the tokens as context for self-attention."""
-        query = self.query(self.norm_tokens(tokens))
-        key, value = self.key_value(self.norm_context(context)).chunk(2, dim=-1)
+        seen = self.norm_tokens(tokens)
+        query = self.query(seen)
+        key, value = self.key_value(seen if self.norm_context is None else self.norm_context(context)).chunk(2, dim=-1)
         query, key, value = (rearrange(x, "b n (head d) -> b head n d", head=self.heads) for x in (query, key, value))
         attended = F.scaled_dot_product_attention(query, key, value)
         tokens = tokens + self.out(rearrange(attended, "b head n d -> b n (head d)"))

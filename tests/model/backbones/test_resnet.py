@@ -37,8 +37,10 @@ def torchvision_state(depths: list[int]) -> dict[str, torch.Tensor]:
     return state
 
 
-def slow_levels(state: dict[str, torch.Tensor], depths: list[int], images: torch.Tensor) -> list[torch.Tensor]:
-    """Compute every bottleneck's output directly from the state dict."""
+def slow_levels(
+    state: dict[str, torch.Tensor], depths: list[int], images: torch.Tensor, before_relu: bool
+) -> dict[int, torch.Tensor]:
+    """Compute the stem's output (-1) and every bottleneck's directly from the state dict."""
 
     def unit(x, conv, norm, stride=1, pad=0):
         x = F.conv2d(x, state[f"{conv}.weight"], stride=stride, padding=pad)
@@ -47,31 +49,39 @@ def slow_levels(state: dict[str, torch.Tensor], depths: list[int], images: torch
 
     mean, std = (torch.tensor(v).view(3, 1, 1) for v in (IMAGENET_MEAN, IMAGENET_STD))
     x = F.max_pool2d(F.relu(unit((images - mean) / std, "conv1", "bn1", 2, 3)), 3, 2, 1)
-    seen = []
+    seen = {-1: x}
     for stage, depth in enumerate(depths):
         for block in range(depth):
             root, stride = f"layer{stage + 1}.{block}", 2 if stage and not block else 1
             y = F.relu(unit(x, f"{root}.conv1", f"{root}.bn1"))
             y = F.relu(unit(y, f"{root}.conv2", f"{root}.bn2", stride, 1))
             y = unit(y, f"{root}.conv3", f"{root}.bn3")
-            x = F.relu(y + (x if block else unit(x, f"{root}.downsample.0", f"{root}.downsample.1", stride)))
-            seen.append(x)
+            total = y + (x if block else unit(x, f"{root}.downsample.0", f"{root}.downsample.1", stride))
+            x = F.relu(total)
+            seen[len(seen) - 1] = total if before_relu else x
     return seen
 
 
-def test_bottlenecks_of_a_torchvision_checkpoint_equal_a_hand_written_forward_pass(tmp_path):
+@pytest.mark.parametrize("before_relu", [False, True])
+def test_levels_of_a_torchvision_checkpoint_equal_a_hand_written_forward_pass(tmp_path, before_relu):
     torch.manual_seed(0)
     depths = DEPTHS["resnet-50"]
     state = torchvision_state(depths)
     torch.save(state, tmp_path / "resnet50.pth")
-    config = ResNetConfig(name="resnet-50", layers=(2, 6, 12, 15), weights=str(tmp_path / "resnet50.pth"), width=None)
+    config = ResNetConfig(
+        name="resnet-50",
+        layers=(-1, 2, 6, 12, 15),
+        weights=str(tmp_path / "resnet50.pth"),
+        width=None,
+        before_relu=before_relu,
+    )
     images = torch.rand(1, 3, 64, 96)
     with torch.no_grad():
         backbone = config.build()
         levels = backbone(images)
-        expected = slow_levels(state, depths, images)
-    assert levels.shape == (1, 4, 2048, 4, 6)
-    assert backbone.level_channels == (256, 512, 1024, 2048)
+        expected = slow_levels(state, depths, images, before_relu)
+    assert levels.shape == (1, 5, 2048, 4, 6)
+    assert backbone.level_channels == (64, 256, 512, 1024, 2048)
     for index, layer in enumerate(config.layers):
         wanted = F.interpolate(expected[layer], (4, 6), mode="bilinear", align_corners=False)
         assert_close(levels[:, index, : wanted.shape[1]], wanted, rtol=1e-3, atol=1e-4)

@@ -139,6 +139,7 @@ def test_fused_levels_equal_a_slow_version_and_every_parameter_has_a_gradient():
     source, target = (x.double().requires_grad_() for x in features())
     untrained = module.per_image(source)
     assert untrained.shape[1] == config.levels_after(LEVELS) == 1
+    assert untrained.shape[1:3] == (1, *config.channels_after((CHANNELS,) * LEVELS))
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.normal_(std=0.5)
