@@ -46,7 +46,7 @@ class RuntimeTimes:
         pair_seconds: Matching two photos, both encoded.
         pair_cpu_seconds: Processor time of that, of all threads.
         encode_cpu_seconds: Processor time of encoding one image.
-        propagate_images_per_second: Targets of `propagate`, files decoded, one reference.
+        propagate_images_per_second: Targets of `propagate`, files decoded, one reference, no image twice.
         peak_mib: Peak memory of the process that measured all this; `None` outside Linux.
         busy_pair_seconds: Matching two photos while every core runs an endless loop.
     """

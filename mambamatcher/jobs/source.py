@@ -196,15 +196,24 @@ def read_each(
     return read_ahead(read_one, named)
 
 
-def read_ahead(read: Callable[[Given], Ready], items: Iterable[Given]) -> Iterator[Ready]:
-    """Yield what `read` makes of each item; the next ones are read in a thread while the caller uses this one."""
+def read_ahead(read: Callable[[Given], Ready], items: Iterable[Given], threads: int = 1) -> Iterator[Ready]:
+    """Yield what `read` makes of each item, in order; the next ones are read while the caller uses this one.
+
+    Args:
+        read: Called with each item.
+        items: What to read.
+        threads: How many items are read at once.
+    """
     upcoming = iter(items)
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        queue = deque(pool.submit(read, item) for item in islice(upcoming, AHEAD))
+    pool = ThreadPoolExecutor(max_workers=threads)
+    try:
+        queue = deque(pool.submit(read, item) for item in islice(upcoming, AHEAD + threads - 1))
         while queue:
             ready = queue.popleft().result()
             queue.extend(pool.submit(read, item) for item in islice(upcoming, 1))
             yield ready
+    finally:
+        pool.shutdown(cancel_futures=True)  # a caller that stops early does not wait for what it will not see
 
 
 def _lines(manifest: Path) -> list[str]:

@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from threading import RLock
@@ -49,11 +50,19 @@ CACHE_BYTES = 512 * 2**20  # eleven images of the paper's model
 
 @dataclass(frozen=True)
 class LoadedImage:
-    """An image as the user has it and as the model sees it; equal pixels for the model mean equal keys."""
+    """An image as the user has it and as the model sees it; equal pixels for the model mean equal keys.
+
+    Attributes:
+        image: The upright image.
+        pixels: What the model is given.
+        key: Names the pixels.
+        encoded: The features of the model that encoded the image when it was read.
+    """
 
     image: Image.Image
     pixels: ModelPixels
     key: str
+    encoded: Encoded | None = None
 
 
 Readable = ImageLike | LoadedImage
@@ -62,7 +71,8 @@ Readable = ImageLike | LoadedImage
 class Matcher:
     """Owns what the model must not know: files, pixels, resizing, caching, confidence.
 
-    Threads may share a matcher. Passes through the model take turns: a single one already uses every core.
+    Threads may share a matcher. Passes through the model take turns: a single one already uses every core. Only the
+    matcher that `for_many` returns encodes several images at once.
 
     Args:
         model: A model, or a runtime that stands for one.
@@ -260,6 +270,18 @@ class Matcher:
         other._store = self._store.with_folder(folder)
         return other
 
+    def for_many(self) -> "Matcher":
+        """Return a matcher that shares the memory with this one and encodes many images in the least time.
+
+        As many threads as its runtime's `at_once` says may call `read_encoded` at the same time.
+        """
+        runtime = self.runtime.for_many()
+        if runtime is self.runtime:
+            return self
+        other = copy(self)
+        other.runtime = runtime
+        return other
+
     def evict(self, loaded: LoadedImage) -> None:
         """Drop from memory what was computed from an image."""
         self._store.evict(loaded.key)
@@ -275,6 +297,11 @@ class Matcher:
         loaded = load_image(image)
         pixels = to_bytes(resize_square(loaded, self.runtime.side))
         return LoadedImage(loaded, pixels, digest(pixels))
+
+    def read_encoded(self, image: Readable) -> LoadedImage:
+        """Read an image and encode it; its features live as long as what this returns."""
+        loaded = self.read(image)
+        return replace(loaded, encoded=self._encode(loaded))
 
     def _prepared(self, source: LoadedImage, target: LoadedImage, encoded: Encoded | None = None) -> PreparedPair:
         """Prepare two images; `encoded` is the source's encoding, where it is at hand."""
@@ -318,7 +345,9 @@ class Matcher:
             return self.runtime.correlate_at(source, target, weights)
 
     def _encode(self, loaded: LoadedImage) -> Encoded:
-        """Return an image's encoding: from memory, from disk, or computed."""
+        """Return an image's encoding: its own, from memory, from disk, or computed."""
+        if loaded.encoded is not None:
+            return loaded.encoded
         key = (self.runtime.version, loaded.key)
 
         def name() -> str:
@@ -326,7 +355,7 @@ class Matcher:
             of_model = json.dumps(self.config), self.runtime.weights_hash(), type(self.runtime).__name__
             return f"{digest(*of_model)}-{loaded.key}"
 
-        with self._computing:
+        with self._computing if self.runtime.at_once == 1 else nullcontext():
             found = self._store.get(key, name)
             if found is None:
                 found = [self.runtime.encode(loaded.pixels)]

@@ -34,6 +34,7 @@ from mambamatcher.model.weight_values import first_line, read_arrays
 
 # 7 bits: processors without the instructions for it add two products in 16 bits, which 8 bits could overflow
 LEVELS = 64
+MOST_AT_ONCE = 8  # images encoded at once, each with its activations in memory
 
 
 class OnnxRuntime:
@@ -61,7 +62,7 @@ class OnnxRuntime:
             raise InputError(f"threads must be at least 1, got {threads}")
         self.side, self.transfer = _read_settings(self.config)
         check_supported(self.config)
-        self._folder, self._threads, self._int8 = folder, threads, int8
+        self._folder, self._threads, self._int8, self.at_once = folder, threads, int8, 1
         # kept, so that a copy in another process, perhaps on another machine, has the same
         self._graph = self._path.read_bytes() if graph is None else graph
         self._content = (folder / WEIGHTS).read_bytes()
@@ -112,6 +113,19 @@ class OnnxRuntime:
         if device not in (None, "cpu"):
             raise InputError(f"ONNX Runtime computes on the CPU, not on {device!r}; use the runtime torch")
         return self
+
+    def for_many(self) -> "OnnxRuntime":
+        """Return a runtime that encodes several images at once, with fewer threads for each: none waits for another.
+
+        A model with a scan needs its threads for each pair and stays as it is.
+        """
+        threads = self._threads or default_threads()
+        at_once = min(threads, MOST_AT_ONCE)
+        if at_once == 1 or self.at_once > 1 or not self.linear:
+            return self
+        other = OnnxRuntime.__new__(OnnxRuntime)
+        other.__setstate__({**self.__getstate__(), "_threads": threads // at_once, "at_once": at_once})
+        return other
 
     def encode(self, pixels: Pixels) -> Encoded:
         """Compute everything that depends on one image alone."""

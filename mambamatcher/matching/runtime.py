@@ -17,19 +17,21 @@ Refined = Float32[np.ndarray, "refined_hs refined_ws refined_ht refined_wt"]
 
 @runtime_checkable
 class Runtime(Protocol):
-    """Encodes images and correlates pairs of them. Calls come one at a time.
+    """Encodes images and correlates pairs of them. Calls come one at a time, except for `encode`.
 
     Attributes:
         config: Configuration of the model as plain values, as in `config.json`.
         side: Side of the square images that it encodes.
         transfer: How target points are read from refined scores.
         linear: Whether rows of the map can be computed alone and the map is the same from both sides.
+        at_once: How many threads may call `encode` at the same time.
     """
 
     config: dict[str, Any]
     side: int
     transfer: Transfer
     linear: bool
+    at_once: int
 
     @property
     def version(self) -> Hashable:
@@ -42,6 +44,10 @@ class Runtime(Protocol):
 
     def moved(self, device: str | None) -> "Runtime":
         """Return this runtime on another device; None leaves it where it is. A runtime can be pickled."""
+        ...
+
+    def for_many(self) -> "Runtime":
+        """Return the runtime with which encoding many images takes the least time."""
         ...
 
     def encode(self, pixels: Pixels) -> Encoded:

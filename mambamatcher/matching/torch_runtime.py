@@ -30,6 +30,8 @@ class TorchRuntime:
         InputError: The device cannot compute.
     """
 
+    at_once = 1
+
     def __init__(self, model: MambaMatcher, device: str | None = None, low_memory: bool = False) -> None:
         self.model = _moved(model, device).eval()
         self.config = to_dict(model.config)
@@ -61,6 +63,10 @@ class TorchRuntime:
     def moved(self, device: str | None) -> "TorchRuntime":
         """Return a runtime of the same model on another device."""
         return TorchRuntime(self.model, device, self.low_memory)
+
+    def for_many(self) -> "TorchRuntime":
+        """Return this runtime, which uses every core for each image."""
+        return self
 
     @torch.inference_mode()
     def encode(self, pixels: Pixels) -> Encoded:

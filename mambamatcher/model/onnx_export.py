@@ -89,7 +89,7 @@ def encoder_graph(model: MambaMatcher) -> bytes:
     side = model.config.side
     pixels = torch.zeros(3, side, side, dtype=torch.uint8, device=model.backbone.mean.device)
     # With gradients, layers use no kernels or folded weights of their own: ONNX Runtime folds and fuses at loading.
-    with torch.enable_grad(), quiet():
+    with torch.enable_grad(), quiet(), _products_in(model):
         program = torch.onnx.export(
             PixelEncoder(model).eval(),
             (pixels,),
@@ -105,6 +105,15 @@ def encoder_graph(model: MambaMatcher) -> bytes:
     shapes = {key: tuple(value.shape) for key, value in model.state_dict().items()}
     graph.metadata_props.add(key=FINGERPRINT, value=fingerprint(to_dict(model.config), shapes))
     return graph.SerializeToString()
+
+
+@contextmanager
+def _products_in(model: MambaMatcher) -> Iterator[None]:
+    model.features.as_products = True
+    try:
+        yield
+    finally:
+        model.features.as_products = False
 
 
 def without_weights(exported: Any, model: MambaMatcher) -> Any:

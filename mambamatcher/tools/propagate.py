@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mambamatcher.datasets.faults import check_kind, check_number, check_numbers, naming
 from mambamatcher.errors import InputError
 from mambamatcher.io.atomic import remove_files
@@ -186,29 +188,34 @@ def propagate_each(
         targets: The name of each target, and its image.
         corrections: Targets that are kept as corrected. Points that these leave open are computed.
     """
+    matcher = matcher.for_many()
     names = {name for each in references for name in each.points.names}
-    described = [describe_image(matcher.encode(each.loaded)) for each in references]
+    described = np.stack([describe_image(matcher.encode(each.loaded)) for each in references])
+    at_once = matcher.runtime.at_once
+    corrections = corrections or {}
+    kept = {name for name, each in corrections.items() if names <= each.points.keys()}  # nothing of these is computed
 
-    def read(image: ImageLike) -> tuple[str | None, LoadedImage | InputError]:
+    def read(target: tuple[str, ImageLike]) -> tuple[str, str | None, LoadedImage | InputError]:
+        name, image = target
         content = content_digest(image)  # first, so that an image exchanged meanwhile is noticed later
         try:
-            return content, matcher.read(image)
+            loaded = matcher.read(image)
         except InputError as error:
-            return content, error
+            return name, content, error
+        return name, content, loaded if at_once == 1 or name in kept else matcher.read_encoded(loaded)
 
-    for name, (content, loaded) in read_ahead(lambda target: (target[0], read(target[1])), targets):
+    for name, content, loaded in read_ahead(read, targets, at_once):
         if isinstance(loaded, InputError):
             yield {"image": name, "content": content, "error": str(loaded)}
             continue
         result: Result = {"image": name, "content": content, "size": list(loaded.image.size), "points": []}
-        correction = (corrections or {}).get(name)
-        if correction is None or names - correction.points.keys():
+        if name not in kept:
             # a corrected image would agree with itself
             others = [each for each in references if each.loaded.key != loaded.key] or list(references)
             result["points"] = _points(matcher, others, loaded)
-            similar = max(float(each @ describe_image(matcher.encode(loaded))) for each in described)
-            result["distance"] = round(max(0.0, 1 - similar), 4)
-        yield keep_corrected(result, correction)
+            similar = (described @ describe_image(matcher.encode(loaded))).max()
+            result["distance"] = round(max(0.0, 1 - float(similar)), 4)
+        yield keep_corrected(result, corrections.get(name))
         if all(each.loaded.key != loaded.key for each in references):
             matcher.evict(loaded)
 

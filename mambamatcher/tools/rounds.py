@@ -175,9 +175,9 @@ def keep_corrected(result: Result, correction: Correction | None) -> Result:
 
 def describe_image(encoded: Encoded) -> Float[np.ndarray, " entry"]:
     """Describe an image by the mean of its features over all positions; its length is 1."""
-    features = encoded.astype(np.float64)  # [level, channel, h, w]
-    units = features / np.linalg.norm(features, axis=1, keepdims=True).clip(1e-12)
-    mean = units.mean(axis=(2, 3)).ravel()
+    features = encoded.reshape(*encoded.shape[:2], -1)
+    norms = np.sqrt(np.einsum("lcp,lcp->lp", features, features)).clip(min=1e-12)
+    mean = (features @ (1 / norms)[..., None]).ravel()  # the sum of features of length 1, without making them
     return mean / max(float(np.linalg.norm(mean)), 1e-12)
 
 

@@ -124,3 +124,20 @@ def test_an_error_while_reading_ahead_is_raised_where_its_item_is_due():
     assert [next(results) for _ in range(3)] == [3, 5, 10]
     with pytest.raises(ZeroDivisionError):
         next(results)
+
+
+def test_items_read_by_several_threads_come_in_order_and_a_caller_that_stops_waits_for_no_more():
+    together, begun = threading.Barrier(3, timeout=60), []
+
+    def read(number):
+        begun.append(number)
+        if number < 3:
+            together.wait()  # passed only if three are read at once
+        return number
+
+    assert list(read_ahead(read, range(50), threads=3)) == list(range(50))
+    begun.clear()
+    results = read_ahead(read, range(50), threads=3)
+    next(results)
+    results.close()
+    assert len(begun) <= AHEAD + 3

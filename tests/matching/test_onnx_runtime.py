@@ -5,6 +5,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -89,6 +90,19 @@ def test_any_exported_model_gives_the_features_of_pytorch_and_can_be_pickled(tin
     runtime = OnnxRuntime(tiny, threads=1)
     for each in (runtime, pickle.loads(pickle.dumps(runtime))):
         np.testing.assert_allclose(each.encode(pixels()), expected, atol=1e-4 * np.abs(expected).max())
+
+
+def test_for_many_images_threads_encode_different_ones(tiny):
+    runtime = OnnxRuntime(tiny, threads=3)
+    many = runtime.for_many()
+    assert (many.at_once, many.for_many()) == (3, many)
+    images = [pixels() + np.uint8(number) for number in range(6)]
+    with ThreadPoolExecutor(many.at_once) as pool:
+        for found, image in zip(pool.map(many.encode, images), images, strict=True):
+            np.testing.assert_allclose(found, runtime.encode(image), atol=1e-6 * np.abs(found).max())
+    single = OnnxRuntime(tiny, threads=1)
+    assert single.for_many() is single
+    assert OnnxRuntime(tiny, threads=20).for_many().at_once == 8  # each has its activations in memory
 
 
 def test_a_folder_without_a_graph_is_exported_once(tiny, tmp_path, monkeypatch):

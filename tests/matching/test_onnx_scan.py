@@ -93,6 +93,11 @@ def test_scores_do_not_depend_on_the_number_of_threads(tiny):
     np.testing.assert_array_equal(one, three)
 
 
+def test_a_scan_keeps_its_threads_for_many_images(tiny):
+    runtime = OnnxRuntime(tiny, threads=2)
+    assert runtime.for_many() is runtime
+
+
 def match_without(blocked: tuple[str, ...], folder: Path) -> str:
     script = f"""
 import sys

@@ -39,7 +39,11 @@ class HalfGrey:
     side = 84
     transfer = presets.tiny().transfer
     linear = False
+    at_once = 1
     version = 0
+
+    def for_many(self):
+        return self
 
     def weights_hash(self):
         return "half-grey"

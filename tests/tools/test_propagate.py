@@ -11,6 +11,7 @@ from mambamatcher.errors import InputError
 from mambamatcher.io.points import make_points, read_annotations, write_points
 from mambamatcher.jobs.source import list_targets, read_source
 from mambamatcher.tools import propagate as module
+from mambamatcher.tools.corrections import Correction, Status
 from mambamatcher.tools.outputs import FORMATS
 from mambamatcher.tools.propagate import propagate, propagate_each
 from mambamatcher.tools.references import combine_answers, propagate_to, read_references
@@ -274,3 +275,26 @@ def test_a_long_run_remembers_its_references_and_none_of_its_targets(matcher, wo
     assert [len(each) for each in held] == [3] * 5  # the reference, this target, and both compared
     assert set(own._store._memory._entries) == set.intersection(*held)
     assert len(own._store._memory._entries) == 1
+
+
+def test_targets_encoded_at_once_give_the_same_results_in_the_same_order(tmp_path):
+    picture(300, 200).save(tmp_path / "reference.png")
+    points = make_points([(40.0, 30.0), (200.0, 150.0)], ["a", "b"])
+    write_points(tmp_path / "points.json", {"reference.png": points})
+    targets = [(f"{number}", picture(300, 200, seed=number % 4)) for number in range(7)]  # the first is the reference
+    targets.insert(3, ("damaged", b"no picture"))
+    corrections = {
+        "2": Correction(Status.corrected, {"a": (1.0, 2.0), "b": None}),
+        "5": Correction(Status.corrected, {"a": (1.0, 2.0)}),
+    }
+    found = []
+    for threads in (1, 3):
+        matcher = Matcher.from_pretrained("lite", runtime="onnx", threads=threads, cache_bytes=0)
+        references = read_references(matcher, [tmp_path / "reference.png"], tmp_path / "points.json")
+        found.append(list(propagate_each(matcher, references, targets, corrections)))
+    assert [each["image"] for each in found[0]] == [name for name, _ in targets]
+    for alone, at_once in zip(*found, strict=True):
+        for one, other in zip(alone.pop("points", []), at_once.pop("points", []), strict=True):
+            assert one == pytest.approx(other, abs=1e-3)
+        assert alone.pop("distance", 0) == pytest.approx(at_once.pop("distance", 0), abs=1e-3)
+        assert alone == at_once

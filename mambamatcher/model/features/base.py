@@ -24,10 +24,12 @@ class FeatureAggregator(nn.Module, ABC):
     Attributes:
         pairwise: Whether the features of an image depend on the other image. If not, they can be cached.
         keep_transformed: Whether weights that were transformed for inference stay in memory.
+        as_products: Whether convolutions become matrix products where these are faster in ONNX Runtime.
     """
 
     pairwise: ClassVar[bool]
     keep_transformed: bool = True
+    as_products: bool = False
 
     @abstractmethod
     def per_image(self, features: Features) -> Aggregated:

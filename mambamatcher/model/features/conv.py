@@ -22,6 +22,7 @@ from mambamatcher.ops.winograd import (
     tiles_of,
     working_bytes,
 )
+from mambamatcher.ops.winograd_products import convolve_twice_by_products, dividing_tile
 
 LEAST_CHANNELS = 64  # with fewer, transforming the tiles costs more time than Winograd's algorithm saves
 
@@ -91,6 +92,11 @@ class ConvAggregator(PerImageAggregator):
         return (tile + 2) ** 2 * products * self.widen.weight.element_size()
 
     def _direct(self, maps: Maps) -> Maps:
+        tile = (
+            dividing_tile((maps.shape[2], maps.shape[3]), self.widen.weight) if self.as_products and self.pays else None
+        )
+        if tile is not None:
+            return convolve_twice_by_products(maps, self.widen, self.narrow, tile, self.final_activation)
         refined = self.narrow(F.relu(self.widen(maps)))
         return F.relu(refined) if self.final_activation else refined
 
