@@ -7,16 +7,16 @@ matter are read here from the protobuf encoding itself: the package onnx is not 
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import prod
 
 from mambamatcher.errors import WeightsError
-from mambamatcher.model.saved import INT8, WEIGHTS
+from mambamatcher.model.saved import DIGEST, FINGERPRINT, INT8, WEIGHTS, graph_digest
 
 OLDEST, NEWEST = 18, 23  # operator sets that are run
-MOST_BYTES = 64 * 2**20
+MOST_BYTES = 8 * 2**20  # shipped graphs have less than 100,000
 FLOAT, BYTE = 1, 3  # ONNX's numbers of float32 and int8
 
 _VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5  # kinds of protobuf fields
-_EXTERNAL = 1  # data_location
 Value = int | memoryview
 
 
@@ -73,6 +73,8 @@ def _model(message: memoryview, name: str) -> GraphOutline:
             opsets.append(_opset(_message(value), name))
         elif number == 14:
             key, text = _pair(_message(value))
+            if key not in (FINGERPRINT, DIGEST):  # ONNX Runtime can take settings of its own from others
+                raise _refusal(name, f"its metadata has a key {key!r:.60}")
             outline.metadata[key] = text
         elif number in (20, 25, 26):  # training, functions, configurations of devices
             raise _refusal(name, "it holds functions or training information")
@@ -80,6 +82,8 @@ def _model(message: memoryview, name: str) -> GraphOutline:
         raise _refusal(name, "it has not exactly one graph and one operator set")
     if not OLDEST <= opsets[0] <= NEWEST:
         raise _refusal(name, f"its operator set is {opsets[0]}, expected {OLDEST} to {NEWEST}")
+    if outline.metadata.get(DIGEST) not in (None, graph_digest(graphs[0])):
+        raise _MalformedError
     _graph(graphs[0], outline, name)
     return outline
 
@@ -122,25 +126,37 @@ def _attribute(message: memoryview, name: str) -> None:
             raise _refusal(name, "an operator of it holds a graph")
         if number in (22, 23):
             raise _refusal(name, "an operator of it holds sparse values")
-        if number in (5, 10) and _outside(_message(value)) is not None:
-            raise _refusal(name, "an operator of it reads a file")
+        if number in (5, 10):
+            if _outside(_message(value)) is not None:
+                raise _refusal(name, "an operator of it reads a file")
+            _check_size(_message(value), name)
 
 
 def _weight(message: memoryview, outline: GraphOutline, name: str) -> None:
-    key, kind, shape = "", 0, []
+    key, kind = "", 0
     for number, value in _fields(message):
-        if number == 1:
-            shape += [value] if isinstance(value, int) else list(_packed(value))
-        elif number == 2:
+        if number == 2:
             kind = _integer(value)
         elif number == 8:
             key = _text(value)
     location = _outside(message)
     if location is None:
+        _check_size(message, name)
         return
     if location != WEIGHTS or kind != (BYTE if key.endswith(INT8) else FLOAT):
         raise _refusal(name, f"its weight {key!r} is not to be read from {WEIGHTS} as float32 or quantised")
-    outline.weights[key] = tuple(shape)
+    outline.weights[key] = _shape(message)
+
+
+def _shape(message: memoryview) -> tuple[int, ...]:
+    sizes = (value for number, value in _fields(message) if number == 1)
+    return tuple(size for each in sizes for size in ([each] if isinstance(each, int) else _packed(each)))
+
+
+def _check_size(message: memoryview, name: str) -> None:
+    """Refuse a tensor whose shape promises more values than it can hold; the smallest kind packs two into a byte."""
+    if prod(_shape(message)) > 2 * len(message):
+        raise _refusal(name, "a tensor of it has fewer values than its shape says")
 
 
 def _outside(message: memoryview) -> str | None:
@@ -148,7 +164,7 @@ def _outside(message: memoryview) -> str | None:
     entries = [_pair(_message(value)) for number, value in _fields(message) if number == 13]
     if len(entries) == 1 and entries[0][0] == "location":
         return entries[0][1]
-    flagged = any(number == 14 and _integer(value) == _EXTERNAL for number, value in _fields(message))
+    flagged = any(number == 14 and _integer(value) for number, value in _fields(message))
     return "" if entries or flagged else None  # several entries could contradict each other
 
 
@@ -194,6 +210,8 @@ def _fields(message: memoryview) -> Iterator[tuple[int, Value]]:
     at = 0
     while at < len(message):
         tag, at = _varint(message, at)
+        if tag >= 2**32:  # ONNX Runtime would drop the upper bits and see another field
+            raise _MalformedError
         kind = tag & 7
         if kind == _VARINT:
             value, at = _varint(message, at)
@@ -216,6 +234,6 @@ def _varint(message: memoryview, at: int) -> tuple[int, int]:
         byte = message[at]
         at += 1
         number |= (byte & 0x7F) << shift
-        if byte < 0x80:
+        if byte < 0x80 and number < 2**64:
             return number, at
     raise _MalformedError

@@ -79,7 +79,7 @@ class OnnxRuntime:
         weights = read_arrays(self._content, str(self._folder / WEIGHTS))
         _check_fit(outline, self.config, weights, path)
         self._session = _session(self._graph, _given(outline, weights), self._threads, path)
-        shape = self._session.get_outputs()[0].shape
+        shape = self._shape = self._session.get_outputs()[0].shape
         if len(shape) != 4 or not all(isinstance(size, int) and size > 0 for size in shape):
             raise WeightsError(f"{path} gives features of shape {shape}; export the model again")
         self._head = read_head(self.config, shape[0], weights, self._threads or default_threads())
@@ -131,9 +131,12 @@ class OnnxRuntime:
         """Compute everything that depends on one image alone."""
         self._check_memory(pair=False)
         try:
-            return self._session.run([FEATURES], {PIXELS: pixels})[0]
+            features = self._session.run([FEATURES], {PIXELS: pixels})[0]
         except Exception as error:  # its errors have no common base class
             raise WeightsError(f"ONNX Runtime cannot run {self._path}: {first_line(error)}") from error
+        if list(features.shape) != self._shape or features.dtype != np.float32:  # ONNX Runtime only warns
+            raise WeightsError(f"{self._path} gives other features than it says; export the model again")
+        return features
 
     def correlate(self, source: EncodedSource, target: EncodedTarget) -> Refined:
         """Compute the refined correlation map of two encoded images."""
@@ -183,18 +186,21 @@ def _read_settings(config: Any) -> tuple[int, Transfer]:
 
 def _check_fit(outline: GraphOutline, config: Any, weights: Weights, path: Path) -> None:
     """Refuse a graph that was not made for this configuration and these weights."""
-    shapes = {key: value.shape for key, value in weights.items()}
+    shapes, names = {key: value.shape for key, value in weights.items()}, outline.weights.keys()
     if outline.metadata.get(FINGERPRINT) != fingerprint(config, shapes):
         raise WeightsError(
             f"{path} was made for another model than {CONFIG} and {WEIGHTS} describe; remove it, or export the model "
             f"again"
         )
     for name, shape in outline.weights.items():
-        key = name.removesuffix(INT8).removesuffix(SCALE)
+        key, mark, rest = name.partition("|")
         weight = weights.get(key)
-        expected = shape if weight is None or not name.endswith(SCALE) else (*shape, *weight.shape[1:])
+        expected = shape if weight is None or mark + rest != SCALE else (*shape, *weight.shape[1:])
         if weight is None or weight.shape != expected or weight.dtype != np.float32:
             raise WeightsError(f"{path} was made for another model: {key!r} is not {expected} in {WEIGHTS}")
+        # ONNX Runtime would look for a file of what it is not given
+        if mark and not (mark + rest in (INT8, SCALE) and len(expected) == 2 and {key + INT8, key + SCALE} <= names):
+            raise WeightsError(f"{path} asks for {name!r}, which {WEIGHTS} does not give; export the model again")
     if outline.inputs != [PIXELS] or outline.outputs != [FEATURES]:
         raise WeightsError(
             f"{path} takes {outline.inputs} and gives {outline.outputs}, expected {PIXELS!r} and {FEATURES!r}"
@@ -237,6 +243,8 @@ def _session(graph: bytes, weights: Weights, threads: int | None, path: Path) ->
     options.log_severity_level = 4
     # threads that wait by spinning take the cores that other programs need, and wait for each other where they lack one
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    # else a file that looks like one could be read in ONNX Runtime's own format, which nobody has checked
+    options.add_session_config_entry("session.load_model_format", "ONNX")
     given = [onnxruntime.OrtValue.ortvalue_from_numpy(value) for value in weights.values()]
     options.add_external_initializers(list(weights), given)
     try:

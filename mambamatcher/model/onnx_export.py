@@ -17,7 +17,7 @@ from mambamatcher.io.atomic import refuse_existing, write_atomically
 from mambamatcher.model.config import to_dict
 from mambamatcher.model.features import Aggregated
 from mambamatcher.model.mambamatcher import Images, MambaMatcher
-from mambamatcher.model.saved import FEATURES, FINGERPRINT, PIXELS, WEIGHTS, fingerprint
+from mambamatcher.model.saved import FEATURES, FINGERPRINT, PIXELS, WEIGHTS, fingerprint, sealed
 
 INPUT = "images"
 OPSET = 23  # the first with an attention operator
@@ -104,7 +104,7 @@ def encoder_graph(model: MambaMatcher) -> bytes:
     graph = without_weights(program.model_proto, model)
     shapes = {key: tuple(value.shape) for key, value in model.state_dict().items()}
     graph.metadata_props.add(key=FINGERPRINT, value=fingerprint(to_dict(model.config), shapes))
-    return graph.SerializeToString()
+    return sealed(graph)
 
 
 @contextmanager

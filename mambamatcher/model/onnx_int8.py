@@ -7,7 +7,7 @@ scale for each output channel; see `matching.onnx_runtime`). So this graph, too,
 
 from typing import Any
 
-from mambamatcher.model.saved import INT8, SCALE, WEIGHTS
+from mambamatcher.model.saved import INT8, SCALE, WEIGHTS, sealed
 
 FLOAT_PRODUCTS = 24  # the first ones, of four blocks, stay float32: rounding their activations changes features most
 
@@ -69,7 +69,7 @@ def with_int8_products(content: bytes, float_products: int = FLOAT_PRODUCTS) -> 
             outside = graph.initializer.add(name=name, data_type=kind, dims=shape)
             outside.data_location = onnx.TensorProto.EXTERNAL
             outside.external_data.add(key="location", value=WEIGHTS)
-    return model.SerializeToString()
+    return sealed(model)
 
 
 def _used(nodes: list[Any], outputs: set[str]) -> list[Any]:

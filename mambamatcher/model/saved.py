@@ -18,6 +18,7 @@ WEIGHTS, CONFIG, GRAPH = "model.safetensors", "config.json", "encoder.onnx"
 INT8_GRAPH = "encoder-int8.onnx"
 INT8, SCALE = "|int8", "|scale"  # what follows a weight's name where its quantised values and their scales are meant
 PIXELS, FEATURES, FINGERPRINT = "pixels", "features", "mambamatcher"  # input, output and a key of the graph's metadata
+DIGEST = "digest"  # another key of it: names the graph itself
 _ASSETS = Path(__file__).parents[1] / "assets"
 SHIPPED = {name: _ASSETS / name for name in ("default", "lite")}  # models that come with the package
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
@@ -98,6 +99,26 @@ def download(hub_id: str, then: str = "pass backbone.weights=FOLDER") -> Path:
     finally:
         if shown:
             enable_progress_bars()
+
+
+def sealed(model: Any) -> bytes:
+    """Return the content of a graph's file; its metadata names the content, so that damage is noticed.
+
+    Args:
+        model: ONNX's `ModelProto`.
+    """
+    digest = graph_digest(model.graph.SerializeToString())
+    for each in model.metadata_props:
+        if each.key == DIGEST:
+            each.value = digest
+            return model.SerializeToString()
+    model.metadata_props.add(key=DIGEST, value=digest)
+    return model.SerializeToString()
+
+
+def graph_digest(graph: bytes | memoryview) -> str:
+    """Return a short name for the bytes of a graph."""
+    return sha256(graph).hexdigest()[:16]
 
 
 def fingerprint(config: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> str:
