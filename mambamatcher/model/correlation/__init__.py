@@ -13,6 +13,7 @@ from mambamatcher.model.correlation.cats_plus_plus import CatsPlusPlusAggregatio
 from mambamatcher.model.correlation.compute import EPSILON, blended_correlation, correlation_map
 from mambamatcher.model.correlation.conv4d import Conv4dAggregation
 from mambamatcher.model.correlation.fastformer import FastFormerAggregation
+from mambamatcher.model.correlation.high_resolution import HighResolutionAggregation
 from mambamatcher.model.correlation.linear import LinearAggregation, MeanAggregation
 from mambamatcher.model.correlation.plain_mamba import PlainMamba4dAggregation
 from mambamatcher.model.correlation.similarity_scan import SimilarityScanAggregation
@@ -28,6 +29,7 @@ __all__ = [
     "CorrelationConfig",
     "FastFormerAggregation",
     "FeatureShape",
+    "HighResolutionAggregation",
     "LinearAggregation",
     "MeanAggregation",
     "PlainMamba4dAggregation",

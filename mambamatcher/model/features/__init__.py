@@ -11,6 +11,7 @@ from mambamatcher.model.features.base import (
 from mambamatcher.model.features.conv import ConvAggregation
 from mambamatcher.model.features.fused import FusedAggregation
 from mambamatcher.model.features.mamba2d import Mamba2dAggregation, PlainMamba2dAggregation
+from mambamatcher.model.features.spatial_context import SpatialContextAggregation
 
 __all__ = [
     "FEATURE_AGGREGATIONS",
@@ -23,4 +24,5 @@ __all__ = [
     "Mamba2dAggregation",
     "NoAggregation",
     "PlainMamba2dAggregation",
+    "SpatialContextAggregation",
 ]

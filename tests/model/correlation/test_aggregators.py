@@ -8,6 +8,7 @@ from mambamatcher.model.correlation import (
     CORRELATION_AGGREGATIONS,
     Conv4dAggregation,
     FastFormerAggregation,
+    HighResolutionAggregation,
     ShapedConfig,
     SimilarityScanAggregation,
 )
@@ -15,7 +16,7 @@ from mambamatcher.model.correlation.similarity_scan import SORT_KEYS
 from mambamatcher.model.layers.mamba import MambaSettings
 from mambamatcher.model.layers.positional import POSITIONAL_ENCODINGS
 from mambamatcher.model.layers.scan_orders import SCAN_ORDERS
-from tests import slow
+from tests import slow, slow_heads
 
 LEVELS = 3
 GRIDS = (2, 3, 4, 5)  # hs, ws, ht, wt all differ, so a swapped axis fails
@@ -73,14 +74,6 @@ def slow_linear(module, maps, config):
     return slow.linear(module.project, sequence_of(maps)).reshape(GRIDS)
 
 
-def slow_mutual(x):
-    out = np.zeros_like(x)
-    for c, i, j, k, l in np.ndindex(*x.shape):  # noqa: E741
-        here = x[c, i, j, k, l]
-        out[c, i, j, k, l] = here * here / max(x[c, i, j].max(), 1e-6) * here / max(x[c, :, :, k, l].max(), 1e-6)
-    return out
-
-
 def slow_conv4d(module, maps, config):
     def stack(x):
         for index, layer in enumerate(module.convolutions):
@@ -90,9 +83,13 @@ def slow_conv4d(module, maps, config):
 
     if not config.consensus:
         return stack(maps)[0]
-    maps = slow_mutual(maps)
+    maps = slow_heads.mutual(maps)
     forwards, backwards = stack(maps), stack(maps.transpose(0, 3, 4, 1, 2)).transpose(0, 3, 4, 1, 2)
-    return slow_mutual(np.maximum(forwards, 0) + np.maximum(backwards, 0))[0]
+    return slow_heads.mutual(np.maximum(forwards, 0) + np.maximum(backwards, 0))[0]
+
+
+def slow_high_resolution(module, maps, config):
+    return slow_heads.upsample4d(slow_heads.mutual(maps).mean(0), config.upsample)
 
 
 def slow_fastformer(module, maps, config):
@@ -149,6 +146,7 @@ SLOW = {
     "mean": slow_mean,
     "linear": slow_linear,
     "conv4d": slow_conv4d,
+    "high_resolution": slow_high_resolution,
     "fastformer": slow_fastformer,
     "plain_mamba": slow_plain_mamba,
     "similarity_scan": slow_similarity_scan,
@@ -178,7 +176,7 @@ def test_gives_one_map_with_finite_non_zero_gradients(row):
     module = build(ROWS[row]).float()
     maps = correlation(1).requires_grad_()
     refined = module(maps)
-    assert refined.shape == (2, *GRIDS)
+    assert refined.shape == (2, *(getattr(ROWS[row], "upsample", 1) * n for n in GRIDS))
     (refined * torch.randn_like(refined)).sum().backward()
     for name, tensor in {"maps": maps, **dict(module.named_parameters())}.items():
         assert tensor.grad is not None, name
@@ -219,6 +217,7 @@ def test_positions_reach_the_block_and_never_the_projection(positional, inferenc
         (lambda: Conv4dAggregation(kernel_size=4), "odd"),
         (lambda: FastFormerAggregation(head_width=3), "even head_width"),
         (lambda: FastFormerAggregation(heads=0), "heads"),
+        (lambda: HighResolutionAggregation(upsample=5), "upsample must be from 1 to 4"),
         (lambda: scan(orders=()), "at least one order"),
         (lambda: scan(orders=("decending",)), "Did you mean 'descending'"),
         (lambda: scan(sort_key="lats"), "Did you mean 'last'"),
