@@ -6,7 +6,8 @@ from torch import Tensor
 
 from mambamatcher.model.frames import smallest_radius
 from mambamatcher.model.layers.execution import in_float32
-from mambamatcher.model.transfer import soft_sampler
+from mambamatcher.model.transfer import expected_points, matching_probability, soft_sampler
+from mambamatcher.model.transfer_settings import Transfer
 
 
 @in_float32
@@ -81,6 +82,34 @@ def absence_cross_entropy(
     """
     logits = F.pad(temperature * scores.flatten(2), (0, 1))
     return _mean_over_pairs(logits.logsumexp(dim=-1).where(absent, 0.0), absent)
+
+
+@in_float32
+def pseudo_label_loss(
+    refined: Float[Tensor, "batch hs ws ht wt"],
+    label: Float[Tensor, "batch hs ws ht wt"],
+    near: Bool[Tensor, "batch source_position"],
+    settings: Transfer,
+    keep: float,
+) -> Float[Tensor, ""]:
+    """Return the mean distance of the matches of two maps, over the source positions where they differ least.
+
+    A large distance is probably a wrong label, so the larger ones are left out (Huang et al., ECCV 2022).
+
+    Args:
+        refined: Refined map of the model in training.
+        label: Refined map of the model that labels; it receives no gradient.
+        near: Which source positions to compare. Without any, the loss is zero.
+        settings: Readout of both maps.
+        keep: Share of these positions to keep, those with the smallest distances; at least one is kept.
+    """
+    grid = refined.shape[3], refined.shape[4]
+    rows = [each.flatten(3).flatten(1, 2)[near][None] for each in (refined, label.detach())]
+    found, expected = (expected_points(matching_probability(row, grid, settings), row, grid, settings) for row in rows)
+    distances = (found - expected).norm(dim=-1).flatten()
+    if not len(distances):
+        return refined.sum() * 0.0
+    return distances.topk(max(1, int(keep * len(distances))), largest=False).values.mean()
 
 
 def _mean_over_pairs(

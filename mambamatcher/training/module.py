@@ -20,6 +20,7 @@ from mambamatcher.model.mambamatcher import MambaMatcher
 from mambamatcher.model.transfer import blend_rows, soft_sampler
 from mambamatcher.training.metric import PCK
 from mambamatcher.training.recipe import Recipe
+from mambamatcher.training.teacher import Teacher
 
 VALIDATION_ALPHA = 0.10
 VALIDATION_PCK = "validation_pck"
@@ -37,6 +38,7 @@ class TrainingModule(LightningModule):
         self.recipe = recipe
         self.model = model
         self.pck = pck
+        self.teacher = Teacher(model, recipe.pseudo) if recipe.pseudo.weight > 0 else None
 
     def training_step(self, batch: PairBatch, batch_index: int) -> Float[Tensor, ""]:
         """Return the weighted sum of the losses."""
@@ -46,7 +48,8 @@ class TrainingModule(LightningModule):
         points = batch.source_points.where(batch.present[..., None], 0.0)
         losses: list[Tensor] = []
         refined = None
-        if recipe.keypoint_weight > 0 or not self.model.linear:
+        teaches = self.teacher is not None and self.global_step >= recipe.pseudo.start
+        if recipe.keypoint_weight > 0 or teaches or not self.model.linear:
             refined = self.model.correlate(encoded[batch.source], encoded[batch.target])
         if recipe.keypoint_weight > 0 and refined is not None:
             predicted = self.model.transfer(refined, points)
@@ -67,6 +70,8 @@ class TrainingModule(LightningModule):
             if dustbin:
                 absence = absence_cross_entropy(unmatched, batch.unmatched, temperature)
                 losses.append(recipe.absence_weight * absence)
+        if self.teacher is not None and teaches and refined is not None:
+            losses.append(recipe.pseudo.weight * self.teacher.loss(refined, batch, self.global_step))
         loss = torch.stack(losses).sum()
         if not bool(loss.isfinite()):
             raise TrainingError(
@@ -75,6 +80,12 @@ class TrainingModule(LightningModule):
             )
         self.log("loss", loss, prog_bar=True, batch_size=len(batch.index))
         return loss
+
+    def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
+        """Update the weights, then those of the teacher."""
+        super().optimizer_step(*args, **kwargs)
+        if self.teacher is not None:
+            self.teacher.follow(self.model)
 
     def on_validation_epoch_start(self) -> None:
         """Reset the metric."""

@@ -9,6 +9,54 @@ from mambamatcher.model.mambamatcher import ModelConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class PseudoLabels:
+    """SCorrSAN's pseudo-labels: around the annotated points, a teacher's matches are labels too.
+
+    What differs from the publication (Huang et al., ECCV 2022): there two networks of different initialisation teach
+    each other; here the teacher is a moving average of the model, which needs no second optimiser.
+
+    Attributes:
+        weight: Weight of the loss; 0 for none. Distances are in the unit frame, in which the image is 2 wide; a cell
+            of the published 64x64 grid is 1/32, and its weight is 10 per cell.
+        start: Step from which the labels are used. The publication waits for four epochs.
+        ramp: Steps in which the share of labels that are used rises to its last value. The publication's are ten
+            epochs.
+        first_share: Share of the labels used at first: those that the model agrees with most.
+        last_share: Share of the labels used after the ramp.
+        reach: Largest distance of a labelled source position from an annotated point along either axis, in the unit
+            frame. The default is the publication's, 3 of 64 cells.
+        decay: Decay of the teacher's moving average.
+    """
+
+    weight: float = 0.0
+    start: int = 0
+    ramp: int = 1000
+    first_share: float = 0.2
+    last_share: float = 0.9
+    reach: float = 3 * 2 / 64
+    decay: float = 0.99
+
+    def __post_init__(self) -> None:
+        for name in ("weight", "start", "ramp"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"pseudo.{name} must not be negative, got {getattr(self, name)}")
+        if not 0 < self.first_share <= self.last_share <= 1:
+            raise ConfigError(
+                f"pseudo.first_share and last_share must be above 0, at most 1 and in this order, got "
+                f"{self.first_share} and {self.last_share}"
+            )
+        if not self.reach > 0:
+            raise ConfigError(f"pseudo.reach must be positive, got {self.reach}")
+        if not 0 < self.decay < 1:
+            raise ConfigError(f"pseudo.decay must be between 0 and 1, got {self.decay}")
+
+    def share(self, step: int) -> float:
+        """Return the share of labels to use at a step."""
+        done = min(1.0, (step - self.start) / self.ramp) if self.ramp else 1.0
+        return self.first_share + (self.last_share - self.first_share) * done
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Recipe:
     """The paper's recipe by default: Adam at a constant 1e-3, frozen backbone, 80 pairs per step, augmentation.
 
@@ -52,6 +100,7 @@ class Recipe:
     keypoint_weight: float = 1.0
     cross_entropy_weight: float = 0.0
     absence_weight: float = 0.0  # of a further cross-entropy, of keypoints that the target does not show
+    pseudo: PseudoLabels = field(default_factory=PseudoLabels)
     augment: bool = True
     augmentation: Augmentation = field(default_factory=Augmentation)
     workers: int = 2
@@ -82,6 +131,10 @@ class Recipe:
             raise ConfigError("both losses are weighted zero; set keypoint_weight or cross_entropy_weight")
         if self.absence_weight > 0 and self.cross_entropy_weight <= 0:
             raise ConfigError("absence_weight needs the cross-entropy of the other points; set cross_entropy_weight")
+        if self.pseudo.weight > 0 and self.model.transfer.readout == "argmax":
+            raise ConfigError(
+                "an argmax passes no gradient to pseudo-labels; set model.transfer.readout or pseudo.weight=0"
+            )
         if self.cache_gigabytes > 0 and self.augment:
             raise ConfigError("cached features are those of unaugmented images; set augment=false or cache_gigabytes=0")
         if self.cache_gigabytes > 0 and self.model.backbone.trainable_blocks:

@@ -13,6 +13,7 @@ from mambamatcher.model.correlation.cats_plus_plus import CatsPlusPlusAggregatio
 from mambamatcher.model.correlation.compute import EPSILON, blended_correlation, correlation_map
 from mambamatcher.model.correlation.conv4d import Conv4dAggregation
 from mambamatcher.model.correlation.fastformer import FastFormerAggregation
+from mambamatcher.model.correlation.high_resolution import HighResolutionAggregation
 from mambamatcher.model.correlation.hough import HoughAggregation
 from mambamatcher.model.correlation.linear import LinearAggregation, MeanAggregation
 from mambamatcher.model.correlation.noised import NoisedAggregation
@@ -31,6 +32,7 @@ __all__ = [
     "CorrelationConfig",
     "FastFormerAggregation",
     "FeatureShape",
+    "HighResolutionAggregation",
     "HoughAggregation",
     "LinearAggregation",
     "MeanAggregation",

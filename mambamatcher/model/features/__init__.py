@@ -13,6 +13,7 @@ from mambamatcher.model.features.fused import FusedAggregation
 from mambamatcher.model.features.mamba2d import Mamba2dAggregation, PlainMamba2dAggregation
 from mambamatcher.model.features.scale_space import ScaleSpaceAggregation
 from mambamatcher.model.features.sliced import SlicedAggregation
+from mambamatcher.model.features.spatial_context import SpatialContextAggregation
 
 __all__ = [
     "FEATURE_AGGREGATIONS",
@@ -27,4 +28,5 @@ __all__ = [
     "PlainMamba2dAggregation",
     "ScaleSpaceAggregation",
     "SlicedAggregation",
+    "SpatialContextAggregation",
 ]

@@ -8,6 +8,7 @@ from mambamatcher.model.correlation import (
     CORRELATION_AGGREGATIONS,
     Conv4dAggregation,
     FastFormerAggregation,
+    HighResolutionAggregation,
     HoughAggregation,
     PointwiseAggregation,
     ShapedConfig,
@@ -108,6 +109,10 @@ def slow_noised(module, maps, config):
     return slow.conv(maps + config.noise * noise.numpy(), slow.numpy(layer.weight), slow.numpy(layer.bias))[0]
 
 
+def slow_high_resolution(module, maps, config):
+    return slow_heads.upsample4d(slow_heads.mutual(maps).mean(0), config.upsample)
+
+
 def slow_fastformer(module, maps, config):
     tokens = slow.linear(module.embed, np.maximum(sequence_of(maps), 0))
     for layer in module.layers:
@@ -192,6 +197,7 @@ SLOW = {
     "linear": slow_linear,
     "conv4d": slow_conv4d,
     "noised": slow_noised,
+    "high_resolution": slow_high_resolution,
     "fastformer": slow_fastformer,
     "plain_mamba": slow_plain_mamba,
     "similarity_scan": slow_similarity_scan,
@@ -290,6 +296,7 @@ def test_positions_reach_the_block_and_never_the_projection(positional, inferenc
         (lambda: HoughAggregation(kernel_size=4), "odd"),
         (lambda: HoughAggregation(scales=6), "scales must be from 1 to 5"),
         (lambda: PointwiseAggregation(hidden=(0,)), "hidden must be from 1 to 1,024"),
+        (lambda: HighResolutionAggregation(upsample=5), "upsample must be from 1 to 4"),
         (lambda: scan(orders=()), "at least one order"),
         (lambda: scan(orders=("decending",)), "Did you mean 'descending'"),
         (lambda: scan(sort_key="lats"), "Did you mean 'last'"),

@@ -9,7 +9,7 @@ from mambamatcher.model.config import override
 from mambamatcher.model.correlation import CatsAggregation, FeatureShape, correlation_map
 from mambamatcher.model.features import FEATURE_AGGREGATIONS
 from mambamatcher.model.mambamatcher import MambaMatcher, count_parameters
-from tests import slow
+from tests import slow, slow_heads
 from tests.helpers import build_untrained
 
 GRID = (2, 3)
@@ -66,13 +66,8 @@ def slow_side(module, scores, image):
 
 
 def slow_cats(module, maps, source, target):
-    levels, positions = len(maps), GRID[0] * GRID[1]
-    matrix = maps.reshape(levels, positions, positions)
-    filtered = np.zeros_like(matrix)
-    for level, i, j in np.ndindex(*matrix.shape):
-        here = matrix[level, i, j]
-        best = [max(line.max(), 1e-6) for line in (matrix[level, i], matrix[level, :, j])]
-        filtered[level, i, j] = here * (here / best[0]) * (here / best[1])
+    positions = GRID[0] * GRID[1]
+    filtered = slow_heads.mutual(maps).reshape(len(maps), positions, positions)
     refined = filtered + slow_side(module, filtered, source)
     swapped = slow_side(module, refined.transpose(0, 2, 1), target)
     return (filtered + swapped.transpose(0, 2, 1)).mean(0).reshape(*GRID, *GRID)

@@ -8,7 +8,7 @@ from mambamatcher.errors import ConfigError, InputError
 from mambamatcher.model.config import override
 from mambamatcher.model.correlation import CatsPlusPlusAggregation, FeatureShape, correlation_map
 from mambamatcher.model.mambamatcher import MambaMatcher, count_parameters
-from tests import slow
+from tests import slow, slow_heads
 from tests.helpers import build_untrained
 
 GRID = (4, 8)
@@ -93,18 +93,6 @@ def slow_block(block, x, appearance):
     return x + slow_separable(narrow, slow.gelu(slow_separable(widen, slow_norm(norm, x))))
 
 
-def slow_double(x, axis):
-    """Interpolate one axis to twice as many cells, by their centres."""
-    count = x.shape[axis]
-    out = []
-    for index in range(2 * count):
-        at = min(max((index + 0.5) / 2 - 0.5, 0), count - 1)
-        low = min(int(at), count - 2) if count > 1 else 0
-        high = min(low + 1, count - 1)
-        out.append(x.take(low, axis) * (low + 1 - at) + x.take(high, axis) * (at - low))
-    return np.stack(out, axis)
-
-
 def slow_cats_plus_plus(module, maps, source, target):
     ends = np.cumsum(SMALL.stages)
     refined = None
@@ -113,9 +101,7 @@ def slow_cats_plus_plus(module, maps, source, target):
         convolution, norm, _ = module.embed[stage]
         x = np.maximum(slow_norm(norm, slow_separable(convolution, levels)), 0)
         if refined is not None:
-            for axis in (1, 2, 3, 4):
-                refined = slow_double(refined, axis)
-            x = x + refined
+            x = x + np.stack([slow_heads.upsample4d(channel, 2) for channel in refined])
         last = ends[stage] - 1
         project, _, _ = module.appearance[stage]
         of_source, of_target = (

@@ -19,11 +19,12 @@ from tests import slow
 LEVELS, CHANNELS = 2, 6
 SOURCE_GRID, TARGET_GRID = (2, 3), (4, 5)  # all four sizes differ, so a swapped axis fails
 
-OTHER_LEVELS = {"fused", "scale_space", "sliced"}  # they change the levels and have their own tests
+# they change the levels or the channels, and have their own tests
+OTHER_SHAPES = {"fused", "scale_space", "sliced", "spatial_context"}
 
 # every row of the paper's feature table
 ROWS = {
-    **{name: config() for name, config in FEATURE_AGGREGATIONS.items() if name not in OTHER_LEVELS},
+    **{name: config() for name, config in FEATURE_AGGREGATIONS.items() if name not in OTHER_SHAPES},
     "conv k=1": ConvAggregation(kernel_size=1),
     "conv k=5": ConvAggregation(kernel_size=5),
     "conv residual": ConvAggregation(residual=True, final_activation=False),
@@ -99,7 +100,7 @@ SLOW = {
 
 
 def test_every_registered_aggregation_has_a_slow_version():
-    assert SLOW.keys() | OTHER_LEVELS == FEATURE_AGGREGATIONS.keys()
+    assert SLOW.keys() | OTHER_SHAPES == FEATURE_AGGREGATIONS.keys()
 
 
 @pytest.mark.parametrize("row", ROWS)
