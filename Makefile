@@ -24,8 +24,7 @@ test-web: $(VENV)/installed-dev
 	test -x /usr/bin/chromium || { apt-get update && apt-get install -y chromium; }
 	$(BIN)/pytest -m web -o addopts=-q tests/web
 
-# with the annotation tools themselves, each in an environment of its own: their packages contradict ours and each other's.
-# Qt's libraries, which X-AnyLabeling needs without a screen too, come from apt-get
+# with the annotation tools themselves, each in an environment of its own: their packages contradict ours and each other's
 TOOLS := $(patsubst tests/annotation_tools/%.txt,.venv-tools/%/installed,$(wildcard tests/annotation_tools/*.txt))
 
 test-tools: $(VENV)/installed-dev $(TOOLS)

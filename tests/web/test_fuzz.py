@@ -1,5 +1,7 @@
 """Requests generated from the API's own description never make the server fail."""
 
+import warnings
+
 import pytest
 
 schemathesis = pytest.importorskip("schemathesis", reason="the API is fuzzed with schemathesis")
@@ -23,7 +25,9 @@ from tests.web.conftest import small_matcher, small_stored_image  # noqa: E402
 
 pytestmark = [pytest.mark.web, pytest.mark.filterwarnings("ignore::UserWarning")]
 
-matcher = small_matcher()
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # it is untrained
+    matcher = small_matcher()
 predictor = Predictor(matcher, [Reference(matcher.read(noise_file()), make_points([(9, 9)], ["nose"]))])
 tools = [LabelStudio(predictor, LabelStudioImages("http://127.0.0.1:9", None, 10**6)), XAnyLabeling(predictor)]
 app = create_app(Settings(host_names=("testserver",)), {"small": lambda: matcher}, tools=tools)
