@@ -16,6 +16,7 @@ from mambamatcher.errors import InputError
 from mambamatcher.web.uploads import Upload, display_name
 
 MAX_SECONDS = 20.0  # from the connection to the last byte
+CONNECT_SECONDS = 5.0  # nothing can end this wait earlier, and the server must stop within 10 seconds
 THREADS = 4  # of their own: a slow server must not stop the work for other clients
 CHUNK_BYTES = 64 * 1024
 MAX_TOKEN_BYTES = 64 * 1024
@@ -46,6 +47,13 @@ class LabelStudioImages:
         self._max_bytes = max_bytes
         self._max_seconds = max_seconds
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="fetch")
+        self._open: set[socket.socket] = set()
+
+    def close(self) -> None:
+        """Cut all connections, so that no image is waited for when the server stops."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for connected in list(self._open):
+            _cut(connected)
 
     async def fetch(self, address: str) -> Upload:
         """Fetch an image in a thread.
@@ -106,11 +114,15 @@ class LabelStudioImages:
     ) -> Iterator[HTTPResponse]:
         """Send a request; the connection is cut when the time is over, however slowly bytes arrive."""
         connect = HTTPSConnection if place.scheme == "https" else HTTPConnection
-        connection = connect(place.hostname or "", place.port, timeout=self._max_seconds)
+        connection = connect(place.hostname or "", place.port, timeout=min(CONNECT_SECONDS, self._max_seconds))
         late = Event()
+        connected: socket.socket | None = None
         try:
             connection.connect()
-            with _cut_after(self._max_seconds, connection.sock, late):
+            connected = connection.sock
+            connected.settimeout(self._max_seconds)
+            self._open.add(connected)
+            with _cut_after(self._max_seconds, connected, late):
                 target = place._replace(scheme="", netloc="", fragment="").geturl() or "/"
                 connection.request(method, target, body, headers)
                 yield connection.getresponse()
@@ -126,6 +138,7 @@ class LabelStudioImages:
             raise InputError(f"{_short(place.path)} cannot be fetched from {self._base.netloc}: {said}") from error
         finally:
             connection.close()
+            self._open.discard(connected)
 
     def _authorization(self, place: SplitResult) -> dict[str, str]:
         prefix = self._base.path.rstrip("/") + "/"
@@ -164,8 +177,7 @@ def _cut_after(seconds: float, connected: socket.socket, late: Event) -> Iterato
 
     def cut() -> None:
         late.set()
-        with suppress(OSError):  # the other side was faster
-            connected.shutdown(socket.SHUT_RDWR)
+        _cut(connected)
 
     timer = Timer(seconds, cut)
     timer.start()
@@ -173,6 +185,11 @@ def _cut_after(seconds: float, connected: socket.socket, late: Event) -> Iterato
         yield
     finally:
         timer.cancel()
+
+
+def _cut(connected: socket.socket) -> None:
+    with suppress(OSError):  # the other side was faster
+        connected.shutdown(socket.SHUT_RDWR)
 
 
 def check_server_url(url: str) -> SplitResult:

@@ -93,6 +93,10 @@ class LabelStudio:
         """Return what to do in Label Studio."""
         return f"in Label Studio: Settings, Model, Connect Model, Backend URL {address}"
 
+    def close(self) -> None:
+        """Stop fetching images."""
+        self.images.close()
+
     def set_up(self, project: str, label_config: str) -> None:
         """Remember where a project takes keypoints."""
         self.projects[project] = find_keypoint_tag(label_config, self.predictor.names)

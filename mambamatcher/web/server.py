@@ -58,6 +58,8 @@ def create_app(
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         eviction = asyncio.create_task(state.evict_periodically())
         yield
+        for tool in tools:
+            tool.close()
         eviction.cancel()
         with suppress(asyncio.CancelledError):
             await eviction

@@ -84,6 +84,9 @@ class XAnyLabeling:
         """Return what to do in X-AnyLabeling."""
         return f"in X-AnyLabeling: Auto Labeling, Remote-Server, Server URL {address}"
 
+    def close(self) -> None:
+        """Do nothing: there is nothing to end."""
+
 
 async def get_x_anylabeling(request: Request) -> XAnyLabeling:
     """Return what this server was started to predict."""

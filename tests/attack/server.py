@@ -1,6 +1,7 @@
 """The server under attack: the real one, with a small model and short timeouts. Prints its port.
 
-Arguments: its settings as JSON and, if it is to be a backend of Label Studio, the address of that.
+Arguments: its settings as JSON and, if it is to be a backend of Label Studio, the address of that and the seconds that
+it may take for an image.
 """
 
 import json
@@ -24,7 +25,8 @@ if __name__ == "__main__":
         matcher = small_matcher()
         load = lambda: matcher  # noqa: E731
         predictor = Predictor(matcher, [Reference(matcher.read(noise_file()), make_points([(9, 9)], ["nose"]))])
-        tools = [LabelStudio(predictor, LabelStudioImages(sys.argv[2], None, settings.picture_bytes, max_seconds=1.0))]
+        images = LabelStudioImages(sys.argv[2], None, settings.picture_bytes, float(sys.argv[3]))
+        tools = [LabelStudio(predictor, images)]
     app = create_app(settings, {"small": load}, tools=tools)
     listening = listen("127.0.0.1", 0)
     app.state.server.warm_up()

@@ -1,7 +1,10 @@
 """A backend of Label Studio serves its other clients, whatever that server does and whatever it is asked."""
 
+import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from http.client import HTTPException
 
 import pytest
 
@@ -12,6 +15,7 @@ if not sys.platform.startswith("linux"):
 from tests.attack import attacks
 from tests.attack.attacks import MIB
 from tests.attack.harness import honest_client_beside, running, small_server
+from tests.helpers import wait_until
 from tests.web.other_server import IMAGE, drip, other_server
 
 CONFIG = """<View><Image name="photo" value="$image"/>
@@ -28,7 +32,7 @@ def label_studio():
 
 @pytest.fixture(scope="module")
 def server(label_studio):
-    with running(small_server(label_studio.url)) as server:
+    with running(small_server(label_studio.url, "1")) as server:
         yield server
 
 
@@ -54,3 +58,14 @@ def test_hostile_json_is_refused(server):
     bodies += [("/setup", body) for body in attacks.hostile_json(200_000).values()]
     with honest_client_beside(server):
         assert set(attacks.post_json_together(server, bodies)) == {422}
+
+
+def test_the_server_stops_within_ten_seconds_although_an_image_never_ends(label_studio):
+    asked = len(label_studio.asked)
+    with running(small_server(label_studio.url, "60")) as server, ThreadPoolExecutor(1) as clients:
+        waiting = clients.submit(ask, server, "/data/slow")
+        wait_until(lambda: len(label_studio.asked) > asked)
+        server.process.send_signal(signal.SIGTERM)
+        server.process.wait(10)
+        with suppress(OSError, HTTPException):  # it got an answer or none
+            waiting.result()
