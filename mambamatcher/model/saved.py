@@ -66,7 +66,7 @@ def user_cache(kind: str) -> Path:
     return Path(base) / "mambamatcher" / kind
 
 
-def download(hub_id: str, then: str = "pass backbone.weights=FOLDER") -> Path:
+def download(hub_id: str, then: str = "pass backbone.weights=FOLDER (to train: model.backbone.weights=FOLDER)") -> Path:
     """Return the local folder of a hub model; offline, it must be in this user's cache or in the hub's own.
 
     Args:

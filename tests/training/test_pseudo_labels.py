@@ -17,6 +17,7 @@ from mambamatcher.model.transfer_settings import SOFT_ARGMAX
 from mambamatcher.training.metric import PCK
 from mambamatcher.training.module import TrainingModule
 from mambamatcher.training.recipe import PseudoLabels, Recipe
+from mambamatcher.training.start import model_weights
 from mambamatcher.training.teacher import near_points
 
 GRIDS = (2, 3, 4, 5)
@@ -105,6 +106,14 @@ def test_pseudo_labels_add_to_the_loss_of_any_model_once_the_teacher_lags_behind
     assert loss > module.training_step(batch, 0)
     loss.backward()
     assert all(parameter.grad is not None for parameter in module.model.features.parameters())
+
+
+def test_a_checkpoint_holds_the_teacher_besides_the_model():
+    module = module_with("pseudo.weight=1")
+    own = module.model.state_dict().keys()
+    state = module.state_dict()
+    assert model_weights(state).keys() == own
+    assert {key.removeprefix("teacher.averaged.") for key in state if key.startswith("teacher.")} == own
 
 
 @pytest.mark.parametrize(

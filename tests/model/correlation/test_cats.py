@@ -11,6 +11,7 @@ from mambamatcher.model.features import FEATURE_AGGREGATIONS
 from mambamatcher.model.mambamatcher import MambaMatcher, count_parameters
 from tests import slow, slow_heads
 from tests.helpers import build_untrained
+from tests.model.correlation.shaped import check_against, check_constants, check_gradients
 
 GRID = (2, 3)
 CHANNELS = (4, 7, 5)  # the levels have different widths, and the features are padded to the widest
@@ -75,31 +76,15 @@ def slow_cats(module, maps, source, target):
 
 @pytest.mark.parametrize("channels", [CHANNELS, (5,)], ids=["three levels", "one level"])
 def test_equals_its_slow_obvious_version(channels):
-    module = head(channels)
-    maps, source, target = inputs(channels)
-    refined = module.refine_pair(maps, source, target)
-    for b in range(len(maps)):
-        expected = slow_cats(module, *(slow.numpy(each[b]) for each in (maps, source, target)))
-        assert_close(slow.numpy(refined[b]), expected, rtol=1e-9, atol=1e-9)
+    check_against(slow_cats, head(channels), *inputs(channels))
 
 
 def test_gives_one_map_with_finite_non_zero_gradients():
-    module = head()
-    given = [each.requires_grad_() for each in inputs()]
-    refined = module.refine_pair(*given)
-    assert refined.shape == (2, *GRID, *GRID)
-    (refined * torch.randn_like(refined)).sum().backward()
-    for name, tensor in {**dict(enumerate(given)), **dict(module.named_parameters())}.items():
-        assert tensor.grad is not None, name
-        assert tensor.grad.isfinite().all(), name
-        assert tensor.grad.abs().sum() > 0, name
+    check_gradients(head(), *inputs())
 
 
-@pytest.mark.parametrize("value", [0.0, -1.0, 1.0])
-def test_constant_maps_give_finite_scores(value):
-    _, source, target = inputs()
-    constant = torch.full((2, len(CHANNELS), *GRID, *GRID), value, dtype=torch.float64)
-    assert head().refine_pair(constant, source, target).isfinite().all()
+def test_constant_maps_give_finite_scores():
+    check_constants(head(), *inputs())
 
 
 def test_an_untrained_head_returns_about_the_mean_of_the_filtered_levels():

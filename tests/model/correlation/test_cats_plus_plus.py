@@ -10,6 +10,7 @@ from mambamatcher.model.correlation import CatsPlusPlusAggregation, FeatureShape
 from mambamatcher.model.mambamatcher import MambaMatcher, count_parameters
 from tests import slow, slow_heads
 from tests.helpers import build_untrained
+from tests.model.correlation.shaped import check_against, check_constants, check_gradients
 
 GRID = (4, 8)
 CHANNELS = (3, 6, 5, 4, 4)  # the levels have different widths, and the features are padded to the widest
@@ -113,30 +114,15 @@ def slow_cats_plus_plus(module, maps, source, target):
 
 
 def test_equals_its_slow_obvious_version():
-    module = head()
-    maps, source, target = inputs()
-    refined = module.refine_pair(maps, source, target)
-    for b in range(len(maps)):
-        expected = slow_cats_plus_plus(module, *(slow.numpy(each[b]) for each in (maps, source, target)))
-        assert_close(slow.numpy(refined[b]), expected, rtol=1e-8, atol=1e-8)
+    check_against(slow_cats_plus_plus, head(), *inputs())
 
 
 def test_gives_one_map_with_finite_non_zero_gradients():
-    module = head()
-    given = [each.requires_grad_() for each in inputs()]
-    refined = module.refine_pair(*given)
-    assert refined.shape == (2, *GRID, *GRID)
-    (refined * torch.randn_like(refined)).sum().backward()
-    for name, tensor in {**dict(enumerate(given)), **dict(module.named_parameters())}.items():
-        assert tensor.grad is not None, name
-        assert tensor.grad.isfinite().all(), name
-        assert tensor.grad.abs().sum() > 0, name
+    check_gradients(head(), *inputs())
 
 
-@pytest.mark.parametrize("value", [0.0, -1.0, 1.0])
-def test_constant_maps_give_finite_scores(value):
-    maps, source, target = inputs()
-    assert head().refine_pair(torch.full_like(maps, value), source, target).isfinite().all()
+def test_constant_maps_give_finite_scores():
+    check_constants(head(), *inputs())
 
 
 def test_training_drops_channels_of_the_appearance():
