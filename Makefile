@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PHOTOS := mambamatcher/assets/photos
 
-.PHONY: demo test test-web bench train-default train-lite train-pf-pascal control-lite unseen-lite clean
+.PHONY: demo test test-web test-tools bench train-default train-lite train-pf-pascal control-lite unseen-lite clean
 
 demo: $(VENV)/installed-demo
 	$(BIN)/mambamatcher match $(PHOTOS)/cat.jpg $(PHOTOS)/raccoon.jpg --points-file $(PHOTOS)/cat.json --out matches.png --overwrite
@@ -15,7 +15,7 @@ test: $(VENV)/installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/mkdocs build --strict --quiet
-	$(BIN)/pytest -n 2 -m "not compile and not web"
+	$(BIN)/pytest -n 2 -m "not compile and not web and not tools"
 	$(BIN)/pytest -m compile -o addopts=-q
 
 # in a real browser; apt-get brings one where there is none. One process: the fuzzed routes share a test's name, of which
@@ -23,6 +23,17 @@ test: $(VENV)/installed-dev
 test-web: $(VENV)/installed-dev
 	test -x /usr/bin/chromium || { apt-get update && apt-get install -y chromium; }
 	$(BIN)/pytest -m web -o addopts=-q tests/web
+
+# with the annotation tools themselves, each in an environment of its own: their packages contradict ours and each other's
+TOOLS := $(patsubst tests/annotation_tools/%.txt,.venv-tools/%/installed,$(wildcard tests/annotation_tools/*.txt))
+
+test-tools: $(VENV)/installed-dev $(TOOLS)
+	$(BIN)/pytest -m tools -o addopts=-q tests/annotation_tools
+
+.venv-tools/%/installed: tests/annotation_tools/%.txt
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --requirement $<
+	touch $@
 
 bench: $(VENV)/installed-dev
 	$(BIN)/mambamatcher benchmark pair --sides 238 --repeats 1 --against benchmarks/straightforward.py

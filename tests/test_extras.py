@@ -17,8 +17,8 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # imported where they are installed, and without which another way is taken or their own sentence printed
 ALTERNATIVES = {"mamba_ssm", "mambapy"}
-# come with onnxruntime, numba, fastapi and uvicorn
-IMPLIED = {"packaging", "llvmlite", "h11", "pydantic", "starlette"}
+# come with onnxruntime, numba, fastapi, uvicorn and sleap-io
+IMPLIED = {"packaging", "llvmlite", "h11", "pydantic", "starlette", "h5py"}
 # typer uses pydantic where it is installed
 BLOCKED = "\n".join(["import sys", *(f"sys.modules[{name!r}] = None" for name in EXTRAS if name != "pydantic")])
 
