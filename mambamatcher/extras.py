@@ -31,6 +31,7 @@ EXTRAS = {
     "pyarrow": "scale",
     "ray": "scale",
     "captum": "paper",
+    "h5py": "tools",
     "pandas": "tools",
     "sleap_io": "tools",
     "tables": "tools",

@@ -19,8 +19,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 ALTERNATIVES = {"mamba_ssm", "mambapy"}
 # calls this package, so it is installed when it does
 CALLER = {"cvat_sdk"}
-# come with onnxruntime, numba, fastapi and uvicorn
-IMPLIED = {"packaging", "llvmlite", "h11", "pydantic", "starlette"}
+# come with onnxruntime, numba, fastapi, uvicorn and sleap-io
+IMPLIED = {"packaging", "llvmlite", "h11", "pydantic", "starlette", "h5py"}
 # typer uses pydantic where it is installed
 BLOCKED = "\n".join(["import sys", *(f"sys.modules[{name!r}] = None" for name in EXTRAS if name != "pydantic")])
 

@@ -128,6 +128,8 @@ class CvatReader:
         return intern(label)
 
     def _add_point(self, attributes: Mapping[str, str]) -> None:
+        if self._image is None and self._track_label is None:
+            raise InputError("points belong to no image")
         name = self._label_of(attributes)
         shape = self._skeleton
         if shape is None:
@@ -147,7 +149,7 @@ class CvatReader:
 
     def _finish(self, shape: _Shape) -> None:
         if shape.frame is None and self._image is None:
-            raise InputError("a shape belongs to no image")
+            raise KeyError("frame")
         image = self._image if shape.frame is None else name_frame(self._video or "video", int(shape.frame))
         if not any(shape.seen):
             return

@@ -24,10 +24,10 @@ def from_json(content: Any) -> Annotations:
         category: tuple((str(start), str(end)) for start, end in pairs)
         for category, pairs in content.get("skeletons", {}).items()
     }
-    images = {
-        name: [_from_entry(entry) for entry in (entries if isinstance(entries, list) else [entries])]
-        for name, entries in content["images"].items()
-    }
+    entries, images = content["images"], {}
+    for name in list(entries):
+        entry = entries.pop(name)  # so that a large file is not twice in memory
+        images[name] = [_from_entry(each) for each in (entry if isinstance(entry, list) else [entry])]
     return Annotations(images=images, skeletons=skeletons)
 
 

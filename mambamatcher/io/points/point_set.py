@@ -4,6 +4,7 @@ import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from sys import intern
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -98,7 +99,7 @@ def make_points(
         if len(seen) == len(array) and not finite[seen != ABSENT].all():
             raise InputError(f"places of points must be finite numbers, got {reprlib.repr(array.tolist())}")
         array = np.where(finite, array, 0.0)  # of absent points, whose coordinates mean nothing
-    labels = tuple(map(str, range(1, len(array) + 1))) if names is None else tuple(map(str, names))
+    labels = tuple(map(str, range(1, len(array) + 1))) if names is None else tuple(intern(str(name)) for name in names)
     sure = None if confidence is None else np.asarray(confidence, dtype=np.float64)
     if sure is not None and not np.isfinite(sure).all():
         raise InputError(f"confidences must be finite numbers, got {reprlib.repr(sure.tolist())}")

@@ -19,7 +19,7 @@ from mambamatcher.io.points.formats import FORMATS, Format
 from mambamatcher.io.points.images import split_frame
 from mambamatcher.io.points.point_set import ABSENT, HIDDEN, VISIBLE, PointSet, Size, make_points
 
-VERSION = "3.0.0"  # of X-AnyLabeling, whose fields are written
+VERSION = "4.2.1"  # of X-AnyLabeling, whose fields are written
 
 
 def read_folder(folder: Path) -> Annotations:
