@@ -51,7 +51,7 @@ def test_match_reads_points_from_a_file_and_prints_a_table(run, pair, tmp_path):
         (["--points", "1,1", "--model", "nearst"], "Did you mean 'nearest'"),
         (
             ["--points", "1,1", "--model", "lit"],
-            "Did you mean 'lite'? Known: default, efficientnet, lite, ncnet, nearest",
+            "Did you mean 'lite'? Known: chm, default, efficientnet, hccnet, lite, ncnet",
         ),
         (["--points-file", "gone.json"], "cannot read points"),
         (["--points-file", "bad.json"], "must be JSON"),
@@ -75,7 +75,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(run, pair, arguments, message
     [
         (
             ["--preset", "papr"],
-            "unknown model 'papr'. Did you mean 'paper'? Known: default, efficientnet, lite, ncnet, nearest, paper",
+            "unknown model 'papr'. Did you mean 'paper'? Known: chm, default, efficientnet, hccnet, lite",
         ),
         (['backbone.facets=["tokn"]'], "unknown facet 'tokn'. Did you mean 'token'? Known: key, query, token, value."),
         (["--preset", "tiny", "backbone.layers=[4]"], "'dinov2-tiny' has layers 0 to 3; there is no layer 4"),
