@@ -1,5 +1,6 @@
 """CHM's scale space: every level at several scales, and every scale of the source with every scale of the target."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
 
@@ -68,7 +69,7 @@ class ScaleSpaceAggregator(FeatureAggregator):
         )
 
 
-def _resized(maps: Float[Tensor, "map channel h w"], grid: tuple[int, int] | list[int]) -> Tensor:
+def _resized(maps: Float[Tensor, "map channel h w"], grid: Sequence[int]) -> Tensor:
     if tuple(maps.shape[-2:]) == tuple(grid):
         return maps
     return F.interpolate(maps, tuple(grid), mode="bilinear", align_corners=False)
