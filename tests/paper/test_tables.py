@@ -44,7 +44,7 @@ def test_a_table_without_its_weights_says_so(tmp_path, monkeypatch):
 
 
 def test_tables_about_dinov2_refuse_another_base(tmp_path):
-    with pytest.raises(ConfigError, match="needs --base paper"):
+    with pytest.raises(ConfigError, match="needs --base vit-s or paper, got embedded"):
         reproduce("layers-combined", ReproduceOptions(root=tmp_path, budget=2))
 
 

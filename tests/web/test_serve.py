@@ -104,7 +104,10 @@ def test_annotation_tools_are_answered_with_the_points_of_the_reference(serve, m
             ["--x-anylabeling", "--reference", PHOTOS / "cat.jpg", "--points", "no.json"],
             "cannot read points from no.json",
         ),
-        (["--x-anylabeling", "--reference", PHOTOS / "cat.jpg", "--points", PHOTOS / "README.md"], "must be JSON"),
+        (
+            ["--x-anylabeling", "--reference", PHOTOS / "cat.jpg", "--points", PHOTOS / "README.md"],
+            "needs a header with x and y",
+        ),
     ],
 )
 def test_options_for_annotation_tools_that_do_not_fit_end_in_one_sentence(serve, arguments, words):

@@ -39,7 +39,7 @@ class ScaleSpaceAggregator(FeatureAggregator):
     def __init__(self, channels: int, scales: tuple[float, ...]) -> None:
         super().__init__()
         self.scales = scales
-        after = max(1, channels // NARROWER)
+        after = _narrowed(channels)
         self.convolutions = nn.ModuleList(nn.Conv2d(channels, after, 3, padding=1, bias=False) for _ in scales)
 
     def per_image(self, features: Features) -> Float[Tensor, "batch level_scale channel_after h w"]:
@@ -69,6 +69,10 @@ class ScaleSpaceAggregator(FeatureAggregator):
         )
 
 
+def _narrowed(channels: int) -> int:
+    return max(1, channels // NARROWER)
+
+
 def _resized(maps: Float[Tensor, "map channel h w"], grid: Sequence[int]) -> Tensor:
     if tuple(maps.shape[-2:]) == tuple(grid):
         return maps
@@ -96,6 +100,10 @@ class ScaleSpaceAggregation(FeatureConfig):
     def levels_after(self, levels: int) -> int:
         """Return the number of levels times that of pairs of scales."""
         return levels * len(self.scales) ** 2
+
+    def channels_after(self, channels: tuple[int, ...]) -> tuple[int, ...]:
+        """Return a quarter of the channels, and the two for what source and target lack to the length 1."""
+        return (_narrowed(max(channels)) + 2,) * self.levels_after(len(channels))
 
     def build(self, channels: int, levels: int = 1) -> ScaleSpaceAggregator:
         """Build the aggregator."""

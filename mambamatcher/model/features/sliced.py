@@ -54,6 +54,10 @@ class SlicedAggregation(FeatureConfig):
             return levels * self.slices
         return sum(count * self.slices // max(self.channels) for count in self.channels)
 
+    def channels_after(self, channels: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the width of each slice."""
+        return (max(channels) // self.slices,) * self.levels_after(len(channels))
+
     def build(self, channels: int, levels: int = 1) -> SlicedAggregator:
         """Build the aggregator."""
         of_levels = self.channels or (channels,) * levels
