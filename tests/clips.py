@@ -7,6 +7,7 @@ from pathlib import Path
 
 import av
 import numpy as np
+from av.stream import Disposition
 from PIL import Image
 
 RATE = 25
@@ -52,9 +53,15 @@ def steps(count: int) -> list[Image.Image]:
     return [grey(20 + 7 * number) for number in range(count)]
 
 
-def write_sound(path: Path) -> Path:
+def write_sound(path: Path, has_cover: bool = False) -> Path:
+    """Write a file with sound and, as songs have it, a picture."""
     with av.open(str(path), "w") as container:
         stream = container.add_stream("aac", rate=8000)
+        if has_cover:
+            cover = container.add_stream("mjpeg", rate=1)
+            cover.width, cover.height, cover.pix_fmt = 32, 32, "yuvj420p"
+            cover.disposition = Disposition.attached_pic
+            container.mux([*cover.encode(av.VideoFrame(32, 32, "yuvj420p")), *cover.encode(None)])
         sound = av.AudioFrame.from_ndarray(np.zeros((1, 8000), dtype=np.float32), format="fltp", layout="mono")
         sound.sample_rate = 8000
         container.mux(stream.encode(sound))

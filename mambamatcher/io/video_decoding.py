@@ -15,7 +15,6 @@ from mambamatcher.errors import InputError
 
 MAX_PIXELS = 40_000_000  # of a frame; 8K has 33 million
 CONTAINERS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpegts,mpeg,mpegvideo,h264,hevc,m4v,flv,ogg,asf"
-_ATTACHED_PICTURE = 1024  # FFmpeg's flag of a stream that is the cover of a song
 _USUAL_RATE = 25.0  # frames per second, where a file does not say
 
 
@@ -32,6 +31,7 @@ class VideoDecoder:
 
     def __init__(self, path: Path, max_pixels: int = MAX_PIXELS) -> None:
         import av
+        from av.stream import Disposition
 
         self._failure = av.FFmpegError
         options = {"format_whitelist": CONTAINERS, "protocol_whitelist": "file"}
@@ -40,9 +40,11 @@ class VideoDecoder:
         except (av.FFmpegError, OSError) as error:
             reason = "it is cut off, damaged or not a video" if path.stat().st_size else "it is empty"
             raise InputError(f"cannot read {path} as a video: {reason}") from error
-        streams = [each for each in self._container.streams.video if not each.disposition & _ATTACHED_PICTURE]
+        cover = Disposition.attached_pic  # a picture of a song, which FFmpeg counts as a video
+        streams = [each for each in self._container.streams.video if not each.disposition & cover]
         if not streams:
-            kinds = ", ".join(sorted({each.type for each in self._container.streams})) or "nothing"
+            types = {"a picture" if each.type == "video" else each.type for each in self._container.streams}
+            kinds = ", ".join(sorted(types)) or "nothing"
             raise InputError(f"{path} has no video stream; it has {kinds}")
         self._stream = streams[0]
         width, height = self._stream.codec_context.width, self._stream.codec_context.height

@@ -169,6 +169,8 @@ def test_what_is_no_video_is_refused_in_one_sentence(tmp_path, content, says):
 def test_files_without_frames_are_refused(tmp_path):
     with pytest.raises(InputError, match=r"a\.mp4 has no video stream; it has audio"):
         list_frames(write_sound(tmp_path / "a.mp4"), ALL)
+    with pytest.raises(InputError, match=r"a\.mp4 has no video stream; it has a picture, audio"):
+        list_frames(write_sound(tmp_path / "a.mp4", has_cover=True), ALL)
     clip = write_clip(tmp_path / "b.mp4", steps(10))
     with pytest.raises(
         InputError, match=r"has 10 frames from 0 to 0\.36 s, of which --from 2 --to the end leaves none"
