@@ -69,10 +69,11 @@ class Outputs:
         return [self.file(name) for name in self.formats if not POINT_FORMATS[name].is_folder]
 
 
-def check_unchanged(out: Path, written: WrittenFiles, taken_in: Path | None) -> None:
+def check_unchanged(out: Path, written: WrittenFiles, taken_in: Path | None, outputs: Outputs | None = None) -> None:
     """Refuse a folder with a file that was changed since it was written, but for one whose changes are taken in."""
-    for name in dict.fromkeys((RESULTS, *FORMATS, REFERENCES, *written.names)):
-        ours = written.has(name) or (name in FORMATS and (out / RESULTS).exists())
+    replaced = (*FORMATS, *(outputs.files if outputs is not None else ()))
+    for name in dict.fromkeys((RESULTS, *replaced, REFERENCES, *written.names)):
+        ours = written.has(name) or (name in replaced and (out / RESULTS).exists())
         is_editable = name not in (RESULTS, REVIEW, REFERENCES)
         if ours and written.is_changed(name) and not (is_editable and _is_part(out / name, taken_in)):
             said = "was changed since it was written" if written.has(name) else "was not written by this program"

@@ -106,7 +106,7 @@ def propagate(
         InputError: `out` has results of another run or files that were changed since, or corrections cannot be used.
     """
     written, outputs = WrittenFiles(out), outputs or Outputs()
-    check_unchanged(out, written, taken_in=corrections)
+    check_unchanged(out, written, corrections, outputs)
     agreed = read_round(out, references, targets, corrections)
     if agreed.images and len(targets.items) > GATHERED:
         raise InputError(f"corrections are for up to {GATHERED:,} targets, and there are {len(targets.items):,}")
