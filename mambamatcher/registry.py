@@ -19,7 +19,11 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> ConfigError:
     known = sorted(known)
     guess = get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f" Did you mean {guess[0]!r}?" if guess else ""
-    return ConfigError(f"unknown {kind} {name!r}.{hint} Known: {', '.join(known)}.")
+    return ConfigError(f"unknown {kind} {name!r}.{hint} Known: {', '.join(map(_in_line, known))}.")
+
+
+def _in_line(name: str) -> str:
+    return name if name.isprintable() else repr(name)
 
 
 class Registry(Mapping[str, Entry], Generic[Entry]):

@@ -71,17 +71,25 @@ class Outputs:
         return [self.file(name) for name in self.formats if not POINT_FORMATS[name].is_folder]
 
 
-def check_unchanged(out: Path, written: WrittenFiles, drawn: Sequence[str], taken_in: Path | None) -> None:
+def check_unchanged(
+    out: Path,
+    written: WrittenFiles,
+    taken_in: Path | None,
+    outputs: Outputs | None = None,
+    drawn: Sequence[str] = (),
+) -> None:
     """Refuse a folder with a file that was changed since it was written, but for one whose changes are taken in.
 
     Args:
         out: The folder.
         written: Its record.
-        drawn: Files that are written from the results and hold no corrections.
         taken_in: A file whose changes are taken in as corrections.
+        outputs: Further formats that will be written.
+        drawn: Further files that will be written and hold no corrections.
     """
-    for name in dict.fromkeys((RESULTS, *FORMATS, *drawn, REFERENCES, *written.names)):
-        ours = written.has(name) or (name in (*FORMATS, *drawn) and (out / RESULTS).exists())
+    replaced = (*FORMATS, *(outputs.files if outputs is not None else ()), *drawn)
+    for name in dict.fromkeys((RESULTS, *replaced, REFERENCES, *written.names)):
+        ours = written.has(name) or (name in replaced and (out / RESULTS).exists())
         is_editable = name not in (RESULTS, REVIEW, REFERENCES, *drawn)
         if ours and written.is_changed(name) and not (is_editable and _is_part(out / name, taken_in)):
             said = "was changed since it was written" if written.has(name) else "was not written by this program"

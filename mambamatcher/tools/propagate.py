@@ -120,7 +120,7 @@ def propagate(
             )
     drawn = VIDEO_FORMATS if is_video else ()
     written, outputs = WrittenFiles(out), outputs or Outputs()
-    check_unchanged(out, written, drawn, taken_in=corrections)
+    check_unchanged(out, written, corrections, outputs, drawn)
     agreed = read_round(out, references, targets, corrections)
     if agreed.images and len(targets.items) > GATHERED:
         raise InputError(f"corrections are for up to {GATHERED:,} targets, and there are {len(targets.items):,}")

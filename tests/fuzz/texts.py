@@ -4,13 +4,27 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
 from mambamatcher.datasets.benchmarks import read_pairs
-from mambamatcher.io.points import check_points, make_points, read_annotations, read_points, to_coco, write_points
+from mambamatcher.errors import MambaMatcherError
+from mambamatcher.io.points import (
+    FORMATS,
+    Settings,
+    check_points,
+    make_points,
+    read_objects,
+    read_points,
+    to_coco,
+    write_points,
+)
+from mambamatcher.io.points.label_studio_format import to_task
+from mambamatcher.io.points.x_anylabeling_format import to_label_file
 from mambamatcher.matching.confidence import load_calibration
 from mambamatcher.model.checkpoint import read_config
 from mambamatcher.model.config import from_dict, override, to_dict
@@ -29,28 +43,52 @@ DOCUMENTS = {
     "named": {"points": [[1, 2], [3, 4]], "names": ["a", "b"], "visibility": [2, 0]},
     "images": {"images": {"a.jpg": {"points": [[1, 2]]}, "b/c.png": {"points": [[3, 4]], "names": ["x"]}}},
     "coco": to_coco(POINTS),
+    "label studio": [
+        to_task(name, [replace(each, size=(100, 80), category="cat")], Settings(), is_grouped=True)
+        for name, each in POINTS.items()
+    ],
+    "x-anylabeling": to_label_file("a.jpg", [replace(POINTS["a.jpg"], size=(100, 80), category="cat")]),
 }
 CSV = "image,name,x,y,visibility,confidence\na.jpg,nose,10.5,20,2,\na.jpg,tail,3,4,1,0.5\nb.png,nose,1,2,2,\n"
 
 
+@cache
+def written(format: str) -> bytes:
+    """A good file of a format."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "points"
+        write_points(path, POINTS, format=format)
+        return path.read_bytes()
+
+
 def points(rng: Rng, folder: Path) -> tuple[str, Action]:
-    if rng.integers(4) == 0:
+    way = int(rng.integers(8))
+    if way < 2:
         kind, path = "csv", folder / "points.csv"
         path.write_bytes(damaged_bytes(rng, pick(rng, (CSV, "1,2\n3,4\n", "x,y\n1,2\n")).encode()))
+    elif way < 4:
+        kind = pick(rng, ("cvat", "deeplabcut"))
+        path = folder / ("points.xml" if kind == "cvat" else "points.csv")
+        path.write_bytes(damaged_bytes(rng, written(kind)))
     else:
         kind = pick(rng, list(DOCUMENTS))
         path = folder / "points.json"
         path.write_text(damaged_json(rng, DOCUMENTS[kind]), encoding="utf-8", errors="surrogateescape")
 
     def read() -> None:
-        found = read_annotations(path)
-        for each in found.values():
+        found = read_objects(path)
+        for each in found.objects():
             assert len(each.points) == len(each.names) == len(each.visibility) > 0
-        if None not in found:
+            assert np.isfinite(each.points).all()
+        if None not in found.images:
             write_points(folder / "again.json", found, overwrite=True)
-            again = read_annotations(folder / "again.json")
-            for name, each in found.items():
-                np.testing.assert_array_equal(again[name].points, each.points.round(3))
+            again = read_objects(folder / "again.json")
+            for one, other in zip(again.objects(), found.objects(), strict=True):
+                np.testing.assert_array_equal(one.points, other.points.round(3))
+            for format in FORMATS:
+                if not FORMATS[format].needs:
+                    with suppress(MambaMatcherError):  # such as names that XML cannot hold
+                        write_points(folder / f"again-{format}", found, overwrite=True, format=format)
         for name in ("a.jpg", "b/c.png"):
             check_points(read_points(path, name).points, (100, 80))
 

@@ -5,12 +5,10 @@ A skeleton has all points of its label. An absent one is `outside`, which CVAT d
 """
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from io import TextIOBase
 from pathlib import Path
 from typing import Any
-from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
 
@@ -20,8 +18,7 @@ from mambamatcher.io.points.cvat_reader import CONFIDENCE, FRAME_NAME, CvatReade
 from mambamatcher.io.points.formats import FORMATS, Format
 from mambamatcher.io.points.images import split_frame
 from mambamatcher.io.points.point_set import ABSENT, HIDDEN, PointSet
-
-_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")  # characters that XML cannot hold
+from mambamatcher.io.points.xml_text import xml_attribute, xml_text
 
 
 def read_cvat(path: Path) -> Annotations:
@@ -32,7 +29,7 @@ def read_cvat(path: Path) -> Annotations:
 def write_cvat(path: Path, annotations: Annotations, settings: Settings) -> None:
     """Write an `annotations.xml`; frames of a video are named as CVAT names them."""
     categories = annotations.categories
-    texts = {name: _attribute(name) for category, names in categories.items() for name in (category, *names)}
+    texts = {name: xml_attribute(name) for category, names in categories.items() for name in (category, *names)}
     videos = {frame[0] for frame in map(split_frame, filter(None, annotations.images)) if frame is not None}
     if len(videos) > 1:
         raise InputError(f"a file of CVAT is of one video, and these points are of {len(videos)}")
@@ -41,14 +38,14 @@ def write_cvat(path: Path, annotations: Annotations, settings: Settings) -> None
         file.write(f"<size>{len(annotations.images)}</size>\n<mode>annotation</mode>\n<labels>\n")
         for label in _labels(annotations):
             file.write(_label_element(label))
-        file.write("</labels>\n" + "".join(f"<source>{_text(video)}</source>\n" for video in videos))
+        file.write("</labels>\n" + "".join(f"<source>{xml_text(video)}</source>\n" for video in videos))
         file.write("</task>\n</meta>\n")
         for number, (image, objects) in enumerate(annotations.images.items()):
             frame = split_frame(image or "")
             name, index = (image or "", number) if frame is None else (FRAME_NAME.format(frame[1]), frame[1])
             size = next((each.size for each in objects if each.size is not None), None)
             sides = "" if size is None else f' width="{size[0]}" height="{size[1]}"'
-            file.write(f'<image id="{index}" name={_attribute(name)}{sides}>\n')
+            file.write(f'<image id="{index}" name={xml_attribute(name)}{sides}>\n')
             for each in objects:
                 _write_skeleton(file, each, categories[each.category or DEFAULT_CATEGORY], texts)
             file.write("</image>\n")
@@ -111,36 +108,22 @@ def _drawing(annotations: Annotations, category: str, names: Sequence[str]) -> s
     ]
     circles = [
         f'<circle r="0.75" cx="{at[name][0]}" cy="{at[name][1]}" data-type="element node" '
-        f'data-element-id="{ids[name]}" data-node-id="{ids[name]}" data-label-name={_attribute(name)}></circle>'
+        f'data-element-id="{ids[name]}" data-node-id="{ids[name]}" data-label-name={xml_attribute(name)}></circle>'
         for name in names
     ]
     return "\n".join([*lines, *circles])
 
 
 def _label_element(label: Mapping[str, Any]) -> str:
-    name = _text(label["name"])
+    name = xml_text(label["name"])
     elements = [f"<label><name>{name}</name><type>skeleton</type><attributes></attributes>"]
-    elements.append(f"<svg>{_text(label['svg'])}</svg></label>\n")
+    elements.append(f"<svg>{xml_text(label['svg'])}</svg></label>\n")
     attribute = f"<attribute><name>{CONFIDENCE}</name><mutable>False</mutable><input_type>text</input_type>"
     attributes = f"<attributes>{attribute}<default_value></default_value><values></values></attribute></attributes>"
     for each in label["sublabels"]:
-        elements.append(f"<label><name>{_text(each['name'])}</name><type>points</type>{attributes}")
+        elements.append(f"<label><name>{xml_text(each['name'])}</name><type>points</type>{attributes}")
         elements.append(f"<parent>{name}</parent></label>\n")
     return "".join(elements)
-
-
-def _attribute(text: str) -> str:
-    return quoteattr(_checked(text))
-
-
-def _text(text: str) -> str:
-    return escape(_checked(text), {"\r": "&#13;"})
-
-
-def _checked(text: str) -> str:
-    if found := _NOT_XML.search(text):
-        raise InputError(f"{text!r:.60} has the character {found[0]!r}, which XML cannot hold")
-    return text
 
 
 FORMATS.register("cvat-labels")(Format(title="CVAT's labels", file="cvat-labels.json", write=write_labels))

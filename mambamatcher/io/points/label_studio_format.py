@@ -12,7 +12,6 @@ from pathlib import Path, PurePosixPath
 from sys import intern
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
-from xml.sax.saxutils import quoteattr
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from mambamatcher.io.json_array import parse_json_array
 from mambamatcher.io.points.annotations import DEFAULT_CATEGORY, Annotations, Settings
 from mambamatcher.io.points.formats import FORMATS, Format
 from mambamatcher.io.points.point_set import ABSENT, HIDDEN, VISIBLE, PointSet, make_points
+from mambamatcher.io.points.xml_text import xml_attribute
 
 OBJECTS_TAG = "objects"  # name of the tag RectangleLabels
 POINT_WIDTH = 0.5  # of a point on the screen, in percent of the image's width
@@ -204,15 +204,15 @@ def write_configuration(path: Path, annotations: Annotations, settings: Settings
     names = list(dict.fromkeys(name for names in categories.values() for name in names))
     lines = [
         "<View>",
-        f'  <Image name={quoteattr(settings.to_name)} value="$image"/>',
-        f"  <KeyPointLabels name={quoteattr(settings.from_name)} toName={quoteattr(settings.to_name)}>",
-        *(f'    <Label value={quoteattr(name)} model_index="{index}"/>' for index, name in enumerate(names)),
+        f'  <Image name={xml_attribute(settings.to_name)} value="$image"/>',
+        f"  <KeyPointLabels name={xml_attribute(settings.from_name)} toName={xml_attribute(settings.to_name)}>",
+        *(f'    <Label value={xml_attribute(name)} model_index="{index}"/>' for index, name in enumerate(names)),
         "  </KeyPointLabels>",
     ]
     if annotations.has_several or len(categories) > 1:
         lines += [
-            f"  <RectangleLabels name={quoteattr(OBJECTS_TAG)} toName={quoteattr(settings.to_name)}>",
-            *(f"    <Label value={quoteattr(name)}/>" for name in categories),
+            f"  <RectangleLabels name={xml_attribute(OBJECTS_TAG)} toName={xml_attribute(settings.to_name)}>",
+            *(f"    <Label value={xml_attribute(name)}/>" for name in categories),
             "  </RectangleLabels>",
         ]
     path.write_text("\n".join([*lines, "</View>", ""]), encoding="utf-8", newline="")

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from mambamatcher.errors import InputError
 
 ABSENT, HIDDEN, VISIBLE = 0, 1, 2  # COCO's numbers; the coordinates of an absent point mean nothing
+LARGEST = 1e9  # pixels; more can be neither rounded nor drawn
 
 Pixels = Float[NDArray[np.float64], "keypoint 2"]
 Size = tuple[int, int]
@@ -94,10 +95,12 @@ def make_points(
         raise InputError(
             f"visibility is 0 (absent), 1 (hidden) or 2 (visible) for each point, got {reprlib.repr(seen.tolist())}"
         )
-    finite = np.isfinite(array)
+    finite = np.abs(array) < LARGEST
     if not finite.all():
         if len(seen) == len(array) and not finite[seen != ABSENT].all():
-            raise InputError(f"places of points must be finite numbers, got {reprlib.repr(array.tolist())}")
+            raise InputError(
+                f"places of points must be finite numbers below {LARGEST:g}, got {reprlib.repr(array.tolist())}"
+            )
         array = np.where(finite, array, 0.0)  # of absent points, whose coordinates mean nothing
     labels = tuple(map(str, range(1, len(array) + 1))) if names is None else tuple(intern(str(name)) for name in names)
     sure = None if confidence is None else np.asarray(confidence, dtype=np.float64)

@@ -127,7 +127,7 @@ def write_folder(folder: Path, annotations: Annotations, settings: Settings) -> 
     made: set[Path] = set()
     for image, objects in annotations.images.items():
         name = PurePosixPath(image or "image")
-        if name.is_absolute() or ".." in name.parts or not name.name:
+        if name.is_absolute() or ".." in name.parts or not name.name or "\0" in str(name):
             raise InputError(f"{image!r:.60} is not a path within a folder, and X-AnyLabeling needs a file beside it")
         is_frame = split_frame(name.name) is not None
         path = folder / (name.with_name(f"{name.name}.json") if is_frame else name.with_suffix(".json"))
