@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 import numpy as np
 
 from mambamatcher.errors import InputError
+from mambamatcher.io.points import ABSENT, VISIBLE, PointSet, Settings
+from mambamatcher.io.points.label_studio_format import to_results
 from mambamatcher.tools.references import TransferredPoints
-
-POINT_WIDTH = 0.75  # of a keypoint on display, in percent of the image's width
 
 
 @dataclass(frozen=True)
@@ -71,27 +71,15 @@ def _field(value: str) -> str:
 
 def to_prediction(tag: KeypointTag, found: TransferredPoints, model_version: str) -> dict[str, Any]:
     """Return points of an image as one of Label Studio's predictions; those that were not matched are left out."""
-    kept = np.flatnonzero(found.matched)
+    points = PointSet(
+        points=found.points,
+        names=found.names,
+        visibility=np.where(found.matched, VISIBLE, ABSENT),
+        confidence=found.confidence,
+        size=found.size,
+    )
     return {
         "model_version": model_version,
-        "score": round(float(found.confidence[kept].mean()), 4) if len(kept) else 0.0,
-        "result": [
-            {
-                "id": f"point{index + 1}",
-                "type": "keypointlabels",
-                "from_name": tag.name,
-                "to_name": tag.image,
-                "original_width": found.size[0],
-                "original_height": found.size[1],
-                "image_rotation": 0,
-                "score": round(float(found.confidence[index]), 4),
-                "value": {
-                    "x": float(100 * found.points[index, 0] / found.size[0]),
-                    "y": float(100 * found.points[index, 1] / found.size[1]),
-                    "width": POINT_WIDTH,
-                    "keypointlabels": [found.names[index]],
-                },
-            }
-            for index in kept
-        ],
+        "score": round(float(found.confidence[found.matched].mean()), 4) if found.matched.any() else 0.0,
+        "result": to_results([points], Settings(from_name=tag.name, to_name=tag.image)),
     }
