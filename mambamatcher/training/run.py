@@ -162,5 +162,6 @@ def _quieten() -> None:
         ".*does not have many workers.*",
         ".*Checkpoint directory .* exists.*",
         ".*resuming from a checkpoint that ended before the epoch.*",
+        ".*logging on epoch level in distributed setting.*",  # the metric has gathered all processes' pairs itself
     ):
         warnings.filterwarnings("ignore", message)
