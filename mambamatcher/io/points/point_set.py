@@ -86,9 +86,13 @@ def make_points(
     finite = np.abs(array) < LARGEST
     if not finite.all():
         if len(seen) == len(array) and not finite[seen != ABSENT].all():
-            raise InputError(f"places of points must be finite numbers below {LARGEST:g}, got {reprlib.repr(array.tolist())}")
+            raise InputError(
+                f"places of points must be finite numbers below {LARGEST:g}, got {reprlib.repr(array.tolist())}"
+            )
         array = np.where(finite, array, 0.0)  # of absent points, whose coordinates mean nothing
     labels = tuple(map(str, range(1, len(array) + 1))) if names is None else tuple(intern(str(name)) for name in names)
+    if size is not None and not (0 < size[0] < LARGEST and 0 < size[1] < LARGEST):
+        raise InputError(f"an image of {size[0]}x{size[1]} pixels cannot be")
     sure = None if confidence is None else np.asarray(confidence, dtype=np.float64)
     if sure is not None and not np.isfinite(sure).all():
         raise InputError(f"confidences must be finite numbers, got {reprlib.repr(sure.tolist())}")
