@@ -54,6 +54,7 @@ REASONS = {
     "needs an account on a hub",
     "runs until it is stopped",
     "needs the server running",
+    "needs an annotation tool",
 }
 
 

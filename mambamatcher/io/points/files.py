@@ -198,6 +198,8 @@ def write_points(
     require(*chosen.needs)
     settings = settings or Settings()
     annotations = with_prefix(as_annotations(annotations), settings.image_prefix)
+    if None in annotations.images:
+        raise InputError("the points do not say which image they are on; use a format that names it, such as CSV")
     if chosen.is_folder:
         _write_folder(path, lambda folder: chosen.write(folder, annotations, settings), overwrite)
     else:
@@ -208,9 +210,11 @@ def with_prefix(annotations: Annotations, prefix: str) -> Annotations:
     """Write a prefix before the name of every image; where it is of a URL, the name is percent-encoded."""
     if not prefix:
         return annotations
+    images = annotations.images
     encode = quote if "?" in prefix or "://" in prefix else str
     return replace(
-        annotations, images={prefix + encode(image or ""): objects for image, objects in annotations.images.items()}
+        annotations,
+        images={None if image is None else prefix + encode(image): objects for image, objects in images.items()},
     )
 
 

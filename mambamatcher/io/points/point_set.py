@@ -103,6 +103,8 @@ def make_points(
             )
         array = np.where(finite, array, 0.0)  # of absent points, whose coordinates mean nothing
     labels = tuple(map(str, range(1, len(array) + 1))) if names is None else tuple(intern(str(name)) for name in names)
+    if size is not None and not (0 < size[0] < LARGEST and 0 < size[1] < LARGEST):
+        raise InputError(f"an image of {size[0]}x{size[1]} pixels cannot be")
     sure = None if confidence is None else np.asarray(confidence, dtype=np.float64)
     if sure is not None and not np.isfinite(sure).all():
         raise InputError(f"confidences must be finite numbers, got {reprlib.repr(sure.tolist())}")
