@@ -51,7 +51,9 @@ def load_runtime(
 
     if runtime == "int8":
         if not (folder / INT8_GRAPH).is_file():
-            raise BackendError(f"{folder} has no {INT8_GRAPH}, which only models with a ViT have; use the runtime onnx")
+            raise BackendError(
+                f"{folder} has no {INT8_GRAPH}, which models with a ViT or an EfficientNet have; use the runtime onnx"
+            )
         return OnnxRuntime(folder, threads=threads, int8=True)
     return OnnxRuntime(folder, None if has_graph else _exported_once(folder), threads)
 

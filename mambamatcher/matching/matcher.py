@@ -191,8 +191,8 @@ class Matcher:
         Args:
             folder: The model's folder or hub id; without one, the shipped model `default`.
             runtime: What runs the model: "onnx" (ONNX Runtime on the CPU; the default where the folder has a graph, as
-                those of the shipped models have), "int8" (the same with products of bytes, for a ViT: faster, and
-                matches differ a little) or "torch" (PyTorch, for any model and device).
+                those of the shipped models have), "int8" (the same with products of bytes, for a ViT or an
+                EfficientNet: faster, and matches differ a little) or "torch" (PyTorch, for any model and device).
             threads: Threads of ONNX Runtime. By default one for each core that this process may use, at most
                 OMP_NUM_THREADS; they sleep while they wait, so that other programs get the cores.
             cache_bytes: As for `Matcher`.

@@ -13,11 +13,13 @@ from safetensors.torch import save
 from mambamatcher import __version__
 from mambamatcher.errors import ConfigError
 from mambamatcher.io.atomic import make_folder, refuse_existing, write_bytes_atomically, write_text_atomically
+from mambamatcher.model.backbones.efficientnet_lite import EfficientNetLite
 from mambamatcher.model.backbones.weights import check_fit, load_exactly, read_state_dict
 from mambamatcher.model.config import from_dict, to_dict
 from mambamatcher.model.mambamatcher import MambaMatcher, ModelConfig
 from mambamatcher.model.onnx_export import encoder_graph
 from mambamatcher.model.onnx_int8 import with_int8_products
+from mambamatcher.model.onnx_int8_conv import float_parts, with_int8_convolutions
 from mambamatcher.model.presets import PRESETS
 from mambamatcher.model.saved import (
     CONFIG,
@@ -43,8 +45,8 @@ def save_pretrained(
         folder: Folder to write to; it is created if it does not exist.
         overwrite: Whether to replace existing files.
         half: Whether to store float16 weights, which halves the size. They are loaded as float32.
-        graph: Whether to write the graph with which ONNX Runtime runs the model without PyTorch, and for a ViT one with
-            products of bytes. That takes seconds.
+        graph: Whether to write the graph with which ONNX Runtime runs the model without PyTorch, and for a ViT or an
+            EfficientNet one with products of bytes. That takes seconds.
 
     Raises:
         InputError: The folder holds a model and `overwrite` is false.
@@ -72,6 +74,10 @@ def _graphs(model: MambaMatcher) -> dict[str, bytes]:
     """Return the graphs of the encoder by the names of their files."""
     plain = encoder_graph(model)
     quantised = with_int8_products(plain)
+    if isinstance(model.backbone, EfficientNetLite):
+        weights = {key: value.detach().cpu().numpy() for key, value in model.state_dict().items()}
+        stays = float_parts([block.residual for block in model.backbone.network.blocks])
+        quantised = with_int8_convolutions(encoder_graph(model, as_products=False), weights, stays)
     return {GRAPH: plain} if quantised is None else {GRAPH: plain, INT8_GRAPH: quantised}
 
 

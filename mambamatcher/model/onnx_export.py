@@ -77,10 +77,14 @@ def export_onnx(model: MambaMatcher, path: str | PathLike[str], overwrite: bool 
     write_atomically(path, lambda temporary: program.save(str(temporary), external_data=False), overwrite)
 
 
-def encoder_graph(model: MambaMatcher) -> bytes:
+def encoder_graph(model: MambaMatcher, as_products: bool = True) -> bytes:
     """Return the graph of `model.encode` for one image, without its weights.
 
     Every weight has the name it has in `model.safetensors`, from where `OnnxRuntime` reads it.
+
+    Args:
+        model: Model to export.
+        as_products: Whether an aggregation's convolutions become matrix products where these are faster.
 
     Raises:
         MissingExtraError: The packages for exporting are not installed.
@@ -89,7 +93,7 @@ def encoder_graph(model: MambaMatcher) -> bytes:
     side = model.config.side
     pixels = torch.zeros(3, side, side, dtype=torch.uint8, device=model.backbone.mean.device)
     # With gradients, layers use no kernels or folded weights of their own: ONNX Runtime folds and fuses at loading.
-    with torch.enable_grad(), quiet(), _products_in(model):
+    with torch.enable_grad(), quiet(), _products_in(model, as_products):
         program = torch.onnx.export(
             PixelEncoder(model).eval(),
             (pixels,),
@@ -108,8 +112,8 @@ def encoder_graph(model: MambaMatcher) -> bytes:
 
 
 @contextmanager
-def _products_in(model: MambaMatcher) -> Iterator[None]:
-    model.features.as_products = True
+def _products_in(model: MambaMatcher, wanted: bool) -> Iterator[None]:
+    model.features.as_products = wanted
     try:
         yield
     finally:
