@@ -202,7 +202,7 @@ class _Writer:
             self.constants.append(numpy_helper.from_array(np.asarray(value), name))
         return name
 
-    def _add(self, kind: str, *inputs: str, **attributes: int) -> str:
+    def _add(self, kind: str, *inputs: str, **attributes: Any) -> str:
         import onnx
 
         output = f"int8_{len(self.nodes)}"
