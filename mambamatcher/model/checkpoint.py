@@ -76,7 +76,7 @@ def _graphs(model: MambaMatcher) -> dict[str, bytes]:
     quantised = with_int8_products(plain)
     if isinstance(model.backbone, EfficientNetLite):
         weights = {key: value.detach().cpu().numpy() for key, value in model.state_dict().items()}
-        stays = float_parts([bool(block.residual) for block in model.backbone.network.blocks])
+        stays = float_parts(model.backbone.network.residual)
         quantised = with_int8_convolutions(encoder_graph(model, as_products=False), weights, stays)
     return {GRAPH: plain} if quantised is None else {GRAPH: plain, INT8_GRAPH: quantised}
 

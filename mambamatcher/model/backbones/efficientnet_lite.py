@@ -123,6 +123,7 @@ class Network(nn.Module):
         self.stem = ConvNorm(3, STEM, 3, 2)
         blocks = make_blocks(name)
         self.channels = [block.channels for block in blocks]
+        self.residual = [block.residual for block in blocks]
         self.blocks = nn.ModuleList(blocks)
 
 
