@@ -217,7 +217,8 @@ def _checksum(arrays: Sequence[np.ndarray]) -> str:
     value = 0
     for each in arrays:
         value = crc32(
-            np.ascontiguousarray(each).reshape(-1).view(np.uint8), crc32(f"{each.dtype} {each.shape}".encode(), value)
+            np.ascontiguousarray(each).reshape(-1).view(np.uint8).data,
+            crc32(f"{each.dtype} {each.shape}".encode(), value),
         )
     return f"{value:08x}"
 
