@@ -123,6 +123,7 @@ class OnnxRuntime:
         at_once = min(threads, MOST_AT_ONCE)
         if at_once == 1 or self.at_once > 1 or not self.linear:
             return self
+        self._session = None  # two of them would take twice the memory; this one is made again if it is used again
         other = OnnxRuntime.__new__(OnnxRuntime)
         other.__setstate__({**self.__getstate__(), "_threads": threads // at_once, "at_once": at_once})
         return other
@@ -130,6 +131,8 @@ class OnnxRuntime:
     def encode(self, pixels: Pixels) -> Encoded:
         """Compute everything that depends on one image alone."""
         self._check_memory(pair=False)
+        if self._session is None:
+            self._start()
         try:
             features = self._session.run([FEATURES], {PIXELS: pixels})[0]
         except Exception as error:  # its errors have no common base class

@@ -78,7 +78,7 @@ def test_any_exported_model_gives_the_features_of_pytorch_and_can_be_pickled(exp
 
 def test_for_many_images_threads_encode_different_ones(exported):
     runtime = OnnxRuntime(exported, threads=3)
-    many = runtime.for_many()
+    many = runtime.for_many()  # both can be used
     assert (many.at_once, many.for_many()) == (3, many)
     images = [pixels() + np.uint8(number) for number in range(6)]
     with ThreadPoolExecutor(many.at_once) as pool:
