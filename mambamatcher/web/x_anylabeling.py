@@ -13,6 +13,8 @@ from fastapi import APIRouter, Depends, Request
 from pydantic import BaseModel, Field, FiniteFloat
 
 from mambamatcher.errors import InputError
+from mambamatcher.io.points.point_set import ABSENT, VISIBLE, make_points
+from mambamatcher.io.points.x_anylabeling_format import to_shapes
 from mambamatcher.web.bounded import ToolRoute
 from mambamatcher.web.predictor import Predictor, logged
 from mambamatcher.web.schemas import MAX_POINTS
@@ -42,19 +44,10 @@ class PredictRequest(BaseModel):
     params: Parameters = Field(default_factory=lambda: Parameters.model_validate({}))
 
 
-class Shape(BaseModel):
-    """A point, in pixels of the image."""
-
-    label: str
-    shape_type: Literal["point"] = "point"
-    points: list[list[float]]
-    score: float
-
-
 class Shapes(BaseModel):
-    """The points found in an image."""
+    """The points found in an image, as in X-AnyLabeling's files."""
 
-    shapes: list[Shape]
+    shapes: list[dict[str, Any]]
     description: str = ""
 
 
@@ -129,14 +122,10 @@ async def predict(state: State, connected: Connected, body: PredictRequest) -> P
         )
     limit = body.params.conf_threshold
     kept = found.matched if limit is None else found.confidence >= limit
-    shapes = [
-        Shape(label=name, points=[place], score=min(max(score, 0.0), 1.0))
-        for name, place, score, is_kept in zip(
-            found.names, found.points.tolist(), found.confidence.tolist(), kept, strict=True
-        )
-        if is_kept and name in wanted
-    ]
-    return PredictResponse(data=Shapes(shapes=shapes))
+    shown = [VISIBLE if is_kept and name in wanted else ABSENT for name, is_kept in zip(found.names, kept, strict=True)]
+    return PredictResponse(
+        data=Shapes(shapes=to_shapes([make_points(found.points, found.names, shown, found.confidence)]))
+    )
 
 
 def _check(model: str, wanted: Sequence[str], names: Sequence[str]) -> None:

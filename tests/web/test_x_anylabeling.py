@@ -48,8 +48,8 @@ def test_points_come_in_pixels_with_their_confidence(connect, matcher):
     shapes = predict(connect(), {"conf_threshold": 0.0}, image=data_url(noise_file())).json()["data"]["shapes"]
     expected = matcher.match(noise_file(), noise_file(), PLACES)
     assert [shape["label"] for shape in shapes] == NAMES
-    np.testing.assert_allclose([shape["points"] for shape in shapes], expected.points[:, None], atol=1e-6)
-    np.testing.assert_allclose([shape["score"] for shape in shapes], expected.confidence, atol=1e-6)
+    np.testing.assert_allclose([shape["points"] for shape in shapes], expected.points[:, None], atol=1e-3)
+    np.testing.assert_allclose([shape["score"] for shape in shapes], expected.confidence, atol=1e-4)
 
 
 def test_the_threshold_is_the_panels_or_else_the_models(connect, matcher):
