@@ -22,12 +22,12 @@ def reproduce(
     ] = None,
     split: Annotated[str, typer.Option(help="Split to evaluate on.")] = "test",
     base: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="What trained rows start from: embedded (the shipped model lite), vit-s (the paper's levels on the "
-            "backbone of the shipped model default), or paper (DINOv2)."
+            "backbone of the shipped model default), or paper (DINOv2). By default the first that the table allows."
         ),
-    ] = "embedded",
+    ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Evaluate only the first LIMIT pairs.")] = None,
     finished: Annotated[bool, typer.Option("--finished", help="Train nothing, show the finished rows.")] = False,
     out: Annotated[

@@ -151,7 +151,9 @@ def _train_and_evaluate(row: TrainedRow, seed: int, pairs: TrainingPairs, folder
     if trained_before is not None:
         initial = folder / "initial"
         recipe = replace(recipe, start=str(initial), freeze_features=base.trains_head_only(row))
-        write_initial_model(recipe.model, initial, seed, trained_before, new_features=row.new_features)
+        write_initial_model(
+            recipe.model, initial, seed, trained_before, new_features=row.new_features, own_start=row.own_start
+        )
     if recipe.cache_gigabytes:
         _share_features(folder / "features", ablation.runs / "features")
     model = train(recipe, pairs, folder, Hardware(), resume=(folder / RECIPE).exists())

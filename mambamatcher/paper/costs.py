@@ -77,6 +77,24 @@ def pair_cost(model: MambaMatcher) -> tuple[tuple[Cell, Cell], str]:
     return (Cell(value=round(1000 * seconds)), Cell(value=gigabytes)), f"{where}; best of {RUNS} runs after a first one"
 
 
+def head_cost(config: ModelConfig, *, with_features: bool) -> tuple[Cell, Cell, Cell]:
+    """Measure a head on one pair of random images.
+
+    Args:
+        config: Configuration of the model.
+        with_features: Whether the feature aggregation is a part of the head.
+
+    Returns:
+        Its parameters, and milliseconds and gigabytes from the levels of the backbone to the refined map.
+    """
+    model = MambaMatcher(replace(config, backbone=replace(config.backbone, weights="random"))).eval().to(device())
+    parts = (model.features, model.correlation) if with_features else (model.correlation,)
+    with torch.inference_mode():
+        levels = model.backbone(torch.rand(2, 3, config.side, config.side, device=device()))
+        gigabytes, milliseconds = _measure(lambda: model.correlate(*model.features.per_image(levels).split(1)))[1]
+    return Cell(value=sum(map(count_parameters, parts))), milliseconds, gigabytes
+
+
 def resolution_cost_rows(levels: int, grids: dict[int, int]) -> list[Row]:
     """Measure two correlation aggregations alone on random maps.
 
@@ -92,7 +110,7 @@ def resolution_cost_rows(levels: int, grids: dict[int, int]) -> list[Row]:
                 module = AGGREGATIONS[name].build(levels).eval().to(device())
                 cost = _measure(partial(module, correlation))[1]
                 cells = (Cell(value=grid), *cost)
-                rows.append(Row(name=f"{name}, side {side}", origin=MEASURED, protocol=_how(), cells=cells))
+                rows.append(Row(name=f"{name}, side {side}", origin=MEASURED, protocol=how_measured(), cells=cells))
     return rows
 
 
@@ -138,10 +156,11 @@ def _on_gpu(compute: Callable[[], Any]) -> tuple[float, float]:
 
 def _row(name: str, module: torch.nn.Module, cost: tuple[Cell, Cell]) -> Row:
     cells = (*cost, Cell(value=f"{count_parameters(module):,}"))
-    return Row(name=name, origin=MEASURED, protocol=_how(), cells=cells)
+    return Row(name=name, origin=MEASURED, protocol=how_measured(), cells=cells)
 
 
-def _how() -> str:
+def how_measured() -> str:
+    """Describe how a module was measured."""
     if torch.cuda.is_available():
         where = torch.cuda.get_device_name()
     else:

@@ -1,9 +1,9 @@
 """Initialisation of trained rows from a model with a linear head, such as the shipped model `lite`.
 
-Every correlation aggregation is initialised to compute the same function: the weighted sum of levels that this model
-learnt. FastFormer computes it of the positive scores, because TransforMatcher clips scores at zero. A scan with a layer
-scale adds a little from the start, so that it learns at once. All other differences between rows come from their own
-training.
+Every correlation aggregation of the paper is initialised to compute the same function: the weighted sum of levels that
+this model learnt. FastFormer computes it of the positive scores, because TransforMatcher clips scores at zero. A scan
+with a layer scale adds a little from the start, so that it learns at once. All other differences between rows come from
+their own training. Heads of other systems start with weights of their own.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,9 @@ from mambamatcher.model.mambamatcher import MambaMatcher, ModelConfig
 from mambamatcher.training.start import PAIRS, principal_projections
 
 
-def write_initial_model(config: ModelConfig, folder: Path, seed: int, trained: Path, *, new_features: bool) -> None:
+def write_initial_model(
+    config: ModelConfig, folder: Path, seed: int, trained: Path, *, new_features: bool, own_start: bool = False
+) -> None:
     """Save the initial model of a row.
 
     Args:
@@ -34,6 +36,7 @@ def write_initial_model(config: ModelConfig, folder: Path, seed: int, trained: P
         seed: Seed of the parts that the trained model does not have.
         trained: Folder of a trained model with the same backbone and a linear head.
         new_features: Initialise the feature aggregation randomly instead of copying that of the trained model.
+        own_start: Initialise the head randomly instead of as the weighted sum that the trained model computes.
     """
     source = load_pretrained(trained)
     torch.manual_seed(seed)
@@ -42,7 +45,8 @@ def write_initial_model(config: ModelConfig, folder: Path, seed: int, trained: P
     if not new_features:
         model.features.load_state_dict(source.features.state_dict())
     project = source.correlation.get_submodule("project")
-    if project.get_parameter("weight").shape[1] == config.features.levels_after(len(model.backbone.level_channels)):
+    levels = config.features.levels_after(len(model.backbone.level_channels))
+    if not own_start and project.get_parameter("weight").shape[1] == levels:
         initialise_as_weighted_sum(model.correlation, project)
     save_pretrained(model, folder, overwrite=True)
 

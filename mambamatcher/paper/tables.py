@@ -1,7 +1,7 @@
 """Every table of the paper by name: the quoted numbers, the requirements, and how our rows are measured."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mambamatcher.errors import ConfigError
@@ -13,12 +13,14 @@ from mambamatcher.paper import costs, evaluated_rows, flops, requirements, train
 from mambamatcher.paper.ablations import ALPHAS, Ablation, finished, train_rows
 from mambamatcher.paper.comparison import difference_line, outcome_rows
 from mambamatcher.paper.evaluated_rows import Evaluation
-from mambamatcher.paper.output import Row, TableResult
+from mambamatcher.paper.output import Cell, Row, TableResult
 from mambamatcher.paper.quoted import QUOTED_TABLES, QuotedTable
 from mambamatcher.paper.requirements import Requirement
 from mambamatcher.paper.trained_rows import BASES, Base, TrainedRow, base_of
 from mambamatcher.registry import Registry
 
+COST_COLUMNS = ("parameters", "ms", "GB")
+COSTS = "Cost of a pair from the levels of the backbone to the refined map: {}."
 GRIDS = {420: 30, 560: 40, 700: 50}  # by image side, as in the paper's cost table
 
 
@@ -32,7 +34,7 @@ class ReproduceOptions:
         split: Split of the benchmarks to evaluate on.
         root: Folder with the benchmarks.
         budget: Training steps of each trained row.
-        base: What trained rows start from, see `trained_rows.BASES`.
+        base: What trained rows start from, see `trained_rows.BASES`. By default the first that a table allows.
         limit: Evaluate only this many pairs.
         finished: Train nothing and show the rows that are finished.
         out: Folder for the tables and the results of trained rows.
@@ -44,7 +46,7 @@ class ReproduceOptions:
     split: str = "test"
     root: Path | None = None
     budget: int | None = None
-    base: str = "embedded"
+    base: str | None = None
     limit: int | None = None
     finished: bool = False
     out: Path = Path("benchmarks/results/paper")
@@ -119,15 +121,16 @@ def _register(
     requires: Callable[[ReproduceOptions], Sequence[Requirement]],
     measure: Callable[[ReproduceOptions], tuple[list[Row], Sequence[str]]],
     title: str | None = None,
+    columns: Sequence[str] = (),
 ) -> None:
-    """Register a table of the paper or, with a title, one that the paper does not have."""
-    quoted = QUOTED_TABLES[name] if title is None else _unquoted(title)
+    """Register a table of the paper or, with a title and further columns, one that the paper does not have."""
+    quoted = QUOTED_TABLES[name] if title is None else _unquoted(title, columns)
     TABLES.register(name)(PaperTable(quoted=quoted, requirements=requires, measure=measure))
 
 
-def _unquoted(title: str) -> QuotedTable:
+def _unquoted(title: str, columns: Sequence[str]) -> QuotedTable:
     alphas = tuple(f"PCK@{alpha:.2f}" for alpha in ALPHAS)
-    return QuotedTable(label="", title=title, protocol="", columns=alphas, headline=1, rows=())
+    return QuotedTable(label="", title=title, protocol="", columns=(*alphas, *columns), headline=1, rows=())
 
 
 def _scored(dataset: str, options: ReproduceOptions) -> Requirement:
@@ -182,13 +185,23 @@ def _register_trained(
     bases: Sequence[str] = BASES,
     full_set: bool = False,
     title: str | None = None,
+    with_costs: bool = False,
 ) -> None:
-    """Register a table whose rows are trained; `full_set` as for `base_of`, `title` as for `_register`."""
+    """Register a table whose rows are trained.
+
+    Args:
+        name: Name on the command line.
+        rows: The rows.
+        bases: Bases that they can be trained from.
+        full_set: As for `base_of`.
+        title: As for `_register`.
+        with_costs: Whether the table also says what each head costs.
+    """
 
     def requires(options: ReproduceOptions) -> list[Requirement]:
         if options.base in BASES and options.base not in bases:
             raise ConfigError(f"the table {name} needs --base {' or '.join(bases)}, got {options.base}")
-        base = base_of(options.base, full_set=full_set)
+        base = base_of(options.base or bases[0], full_set=full_set)
         steps = requirements.given(options.budget, "the number of training steps per row (--budget)")
         if options.finished:
             return [steps]
@@ -201,13 +214,18 @@ def _register_trained(
         ]
 
     def measure(options: ReproduceOptions) -> tuple[list[Row], list[str]]:
-        ablation = options.ablation(base_of(options.base, full_set=full_set))
+        ablation = options.ablation(base_of(options.base or bases[0], full_set=full_set))
         if not options.finished:
             train_rows(rows, ablation)
         outcomes = {row: found for row in rows if (found := finished(row, ablation))}
-        by_evaluation = zip(*(outcome_rows(row, found) for row, found in outcomes.items()), strict=True)
+        remarks = [COSTS.format(costs.how_measured())] if with_costs else []
+        extra = {row: _head_cost(row, ablation.base) if with_costs else () for row in outcomes}
+        lines_of = [
+            [replace(line, cells=(*line.cells, *extra[row])) for line in outcome_rows(row, found)]
+            for row, found in outcomes.items()
+        ]
+        by_evaluation = zip(*lines_of, strict=True)
         ours = next((row for row in outcomes if row.key == trained_rows.DESCENDING.key), None)
-        remarks = []
         if ours is not None:
             for where in outcomes[ours][0]["evaluations"]:
                 remarks += [
@@ -217,7 +235,12 @@ def _register_trained(
                 ]
         return [line for lines in by_evaluation for line in lines], remarks
 
-    _register(name, requires, measure, title)
+    _register(name, requires, measure, title, COST_COLUMNS if with_costs else ())
+
+
+def _head_cost(row: TrainedRow, base: Base) -> tuple[Cell, ...]:
+    model = base.configured(row, 0, 1).model
+    return costs.head_cost(model, with_features=row.new_features)
 
 
 def _register_computed(name: str, compute: Callable[[], tuple[list[Row], Sequence[str]]]) -> None:
@@ -268,6 +291,13 @@ _register_trained("positional", trained_rows.POSITIONAL, full_set=True)
 _register_trained("backbones", trained_rows.BACKBONES, bases=("paper",), full_set=True)
 _register_trained("significance", trained_rows.SIGNIFICANCE)
 _register_trained("scan", trained_rows.SCAN, bases=("vit-s",), title="Does the similarity-aware scan help?")
+_register_trained(
+    "league",
+    trained_rows.LEAGUE,
+    bases=("vit-s",),
+    title="Correlation heads of published systems on one backbone",
+    with_costs=True,
+)
 _register_evaluated("resolution", "spair", evaluated_rows.resolution_rows)
 _register_computed("resolution-cost", lambda: (costs.resolution_cost_rows(16, GRIDS), ()))
 _register_computed("modules", lambda: (costs.module_rows(paper()), ()))

@@ -31,6 +31,7 @@ class TrainedRow:
         new_features: Initialise the feature aggregation randomly. All rows of the feature table do, even where the base
             has the same kind, so that they are comparable.
         after_block: Overrides that come after those of the base's block.
+        own_start: Whether the head starts with weights of its own, not as the weighted sum that the base has learnt.
     """
 
     key: str
@@ -40,6 +41,7 @@ class TrainedRow:
     has_block: bool = False
     new_features: bool = False
     after_block: tuple[str, ...] = ()
+    own_start: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,6 +265,49 @@ SCAN = (
     ),
 )
 SIGNIFICANCE = (replace(FASTFORMER, seeds=3), DESCENDING)
+
+
+def _system(key: str, name: str, *changes: str, new_features: bool = False) -> TrainedRow:
+    slower = "correlation_learning_rate=1e-3"  # at the scan's rate a transformer diverges
+    return TrainedRow(
+        key=f"league-{key}", paper=name, changes=(*changes, slower), own_start=True, new_features=new_features
+    )
+
+
+# CHM and SCorrSAN are published for one level and have a feature part of their own, which is trained with the head
+ONE_LEVEL = ("model.backbone.layers=[11]", 'model.backbone.facets=["token"]', "model.backbone.width=none")
+LEAGUE = (
+    replace(LINEAR, paper="linear sum", seeds=1),
+    _system(
+        "ncnet",
+        "NCNet",
+        "model.correlation=conv4d",
+        "model.correlation.kernel_size=5",
+        "model.correlation.hidden=[16, 16]",
+        "model.correlation.consensus=true",
+    ),
+    _system("chm", "CHM", *ONE_LEVEL, "model.features=scale_space", "model.correlation=hough", new_features=True),
+    _system("transformatcher", "TransforMatcher", "model.correlation=fastformer", "model.correlation.upsample=2"),
+    _system("cats", "CATs", "model.correlation=cats"),
+    _system("cats-plus-plus", "CATs++", "model.correlation=cats_plus_plus"),
+    _system(
+        "scorrsan",
+        "SCorrSAN",
+        *ONE_LEVEL,
+        "model.features=spatial_context",
+        "model.correlation=high_resolution",
+        new_features=True,
+    ),
+    _system(
+        "hccnet",
+        "HCCNet",
+        "model.features=sliced",
+        "model.features.slices=4",
+        "model.correlation=pointwise",
+        new_features=True,
+    ),
+    replace(DESCENDING, paper="similarity-aware scan", seeds=1),
+)
 
 
 def _features(key: str, paper: str, *changes: str) -> TrainedRow:

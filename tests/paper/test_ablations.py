@@ -18,8 +18,18 @@ from mambamatcher.model.saved import SHIPPED
 from mambamatcher.paper import ablations, trained_rows
 from mambamatcher.paper.ablations import Ablation, finished, train_rows
 from mambamatcher.paper.comparison import difference_line, outcome_rows, pair_shares
-from mambamatcher.paper.initialisation import initialise_as_weighted_sum
-from mambamatcher.paper.trained_rows import CORRELATION, FEATURES, POSITIONAL, SORT_KEY, Base, TrainedRow, base_of
+from mambamatcher.paper.initialisation import initialise_as_weighted_sum, write_initial_model
+from mambamatcher.paper.trained_rows import (
+    CORRELATION,
+    FEATURES,
+    LEAGUE,
+    ONE_LEVEL,
+    POSITIONAL,
+    SORT_KEY,
+    Base,
+    TrainedRow,
+    base_of,
+)
 from mambamatcher.training.recipe import Recipe
 
 LINEAR = TrainedRow(key="linear", paper="4D Conv k=1", changes=("model.correlation=linear",), seeds=2)
@@ -110,6 +120,27 @@ def test_every_correlation_row_is_initialised_to_the_same_weighted_sum(row):
     expected = project(seen.movedim(1, -1)).squeeze(-1)
     with torch.no_grad():
         assert_close(aggregation(correlation), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("row", LEAGUE, ids=lambda row: row.key)
+def test_every_head_of_the_league_trains_on_the_levels_of_the_base(row, tmp_path):
+    """A small backbone stands for the base's; heads of other systems keep the weights that they start with."""
+    base = base_of("vit-s")
+    narrow = ("model.backbone.name=dinov2-tiny", "model.backbone.weights=random", "model.side=56")
+    three = "model.backbone.layers=[1, 2, 3]"
+    own = "model.backbone.layers=[3]" if set(ONE_LEVEL) <= set(row.changes) else three
+    small = replace(row, changes=(*row.changes, *narrow, own))
+    start = base.configured(replace(LINEAR, changes=(*LINEAR.changes, *narrow, three)), 0, 1)
+    save_pretrained(MambaMatcher(start.model), tmp_path / "start")
+    config = base.configured(small, 0, 1).model
+    write_initial_model(
+        config, tmp_path / "row", 0, tmp_path / "start", new_features=row.new_features, own_start=row.own_start
+    )
+    model = load_pretrained(tmp_path / "row")
+    images, points = torch.rand(2, 1, 3, 56, 56), torch.zeros(1, 2, 2)
+    model.train()(*images, points).sum().backward()
+    gradients = [parameter.grad for parameter in model.correlation.parameters()]
+    assert all(gradient is not None and gradient.isfinite().all() for gradient in gradients)
 
 
 def test_a_scan_of_the_vit_base_starts_near_the_weighted_sum_and_its_state_already_moves_it():

@@ -45,7 +45,28 @@ def test_a_table_without_its_weights_says_so(tmp_path, monkeypatch):
 
 def test_tables_about_dinov2_refuse_another_base(tmp_path):
     with pytest.raises(ConfigError, match="needs --base vit-s or paper, got embedded"):
-        reproduce("layers-combined", ReproduceOptions(root=tmp_path, budget=2))
+        reproduce("layers-combined", ReproduceOptions(root=tmp_path, budget=2, base="embedded"))
+
+
+def test_the_league_shows_the_cost_of_each_head_beside_its_pck(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables.costs, "head_cost", lambda *_, **__: (Cell(value=17), Cell(value=2.5), Cell(value=0.5)))
+    evaluation = {"protocol": "per image", "pairs": 2, "right": [[1, 2, 3], [0, 1, 1]], "keypoints": [4, 2]}
+    made = {"base": "vit-s", "steps": 2, "limit": None, "evaluations": {"voc selection": evaluation}}
+    rows = tmp_path / "rows" / "vit-s"
+    rows.mkdir(parents=True)
+    for key in ("league-cats", "correlation-descending"):
+        (rows / f"{key}-seed0.json").write_text(json.dumps(made))
+    found = reproduce("league", ReproduceOptions(budget=2, finished=True, out=tmp_path))
+    assert found.columns == ("PCK@0.05", "PCK@0.10", "PCK@0.15", "parameters", "ms", "GB")
+    assert [row.name for row in found.rows] == ["CATs", "similarity-aware scan"]
+    assert [str(cell) for cell in found.rows[0].cells[1:]] == [
+        "50.0 (50.0 to 50.0)",
+        "62.5 (50.0 to 75.0)",
+        "17",
+        "2.5",
+        "0.5",
+    ]
+    assert "against CATs: +0.00 points" in found.remarks[1]
 
 
 def test_training_as_the_paper_did_needs_a_gpu(tmp_path, monkeypatch):
