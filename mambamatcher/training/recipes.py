@@ -111,7 +111,7 @@ def fine_tune(start: str) -> Recipe:
         model=model,
         start=start,
         steps=100,
-        round_steps=20,
+        round_steps=100,  # no epoch is chosen: a few held-out images cannot tell epochs apart
         effective_batch=1,
         batch_size=1,
         group_images=8,
