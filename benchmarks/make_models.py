@@ -18,17 +18,15 @@ from mambamatcher.training.recipes import AVERAGED, RUNS
 
 ASSETS = Path("mambamatcher/assets")
 READOUT = ("mirror=true", "transfer.blend=scores", "transfer.radius=0.08")  # chosen on the selection split
-DEFAULT_READOUT = ("side=350", "mirror=true", "transfer.radius=0.08")  # chosen on the selection split
 Command = list[str]
 
 
 def default(root: Path) -> list[Command]:
     """Fine-tune the ViT, decay its rate, store it in half precision, calibrate, and evaluate."""
-    model, run = str(ASSETS / "default"), f"{RUNS}/vit-s-decay"
+    model, run = str(ASSETS / "default"), f"{RUNS}/default"
     return [
-        train("vit-s", root, devices=2),
-        train("vit-s-decay", root, devices=2),
-        mambamatcher("export", "--model", f"{run}/model", "--folder", model, "--half", "--overwrite", *DEFAULT_READOUT),
+        train("default", root, devices=2),
+        mambamatcher("export", "--model", f"{run}/model", "--folder", model, "--half", "--overwrite"),
         *calibrate(model, root, f"{run}/calibration"),
         evaluate(model, root, "voc", "selection", f"{run}/selection", "--first", "300"),
         evaluate(model, root, "spair", "val", f"{run}/spair-val"),
@@ -102,7 +100,7 @@ PIPELINES = {"default": default, "lite": lite, "pf-pascal": pf_pascal, "control"
 def train(recipe: str, root: Path, *changes: str, run: str | None = None, devices: int = 1) -> Command:
     """Train a recipe in the folder of its name, or resume there."""
     folder = Path(RUNS, run or recipe)
-    resume = ["--resume"] if (folder / "recipe.json").exists() else []
+    resume = ["--resume"] if next(folder.glob("**/recipe.json"), None) else []
     where = ["--root", str(root), "--out", str(folder), "--accelerator", "cpu", "--devices", str(devices)]
     return mambamatcher("train", "--recipe", recipe, *where, *resume, *changes)
 

@@ -21,7 +21,6 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.make_models import DEFAULT_READOUT
 from mambamatcher.benchmark.measurement import circumstances
 from mambamatcher.datasets.faults import Faults
 from mambamatcher.datasets.records import AnnotatedImage
@@ -29,7 +28,7 @@ from mambamatcher.datasets.sampling import by_category, sample_pairs
 from mambamatcher.datasets.voc_keypoints import FOLDERS, held_out, photo, read_images
 from mambamatcher.io.points import make_points, to_coco
 from mambamatcher.training.data_module import TrainingPairs
-from mambamatcher.training.recipes import RECIPES
+from mambamatcher.training.recipes import CHAINS, RECIPES
 from mambamatcher.training.run import Hardware
 from mambamatcher.training.run import train as run_training
 
@@ -95,7 +94,7 @@ def make_start(root: Path, folder: Path) -> Path:
     resume = (folder / "recipe.json").exists()
     pairs = TrainingPairs(train=training, validation=validation)
     trained = run_training(recipe, pairs, folder, Hardware(accelerator="cpu"), resume)
-    mambamatcher("export", "--model", trained, "--folder", model, "--half", *DEFAULT_READOUT)
+    mambamatcher("export", "--model", trained, "--folder", model, "--half", *CHAINS["default"].readout)
     seen = recipe.steps * recipe.effective_batch * recipe.group_images
     content = {"recipe": "vit-s", "without": UNSEEN, "images seen": seen}
     (folder / "start.json").write_text(json.dumps(content) + "\n")

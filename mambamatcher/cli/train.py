@@ -1,7 +1,10 @@
 """`mambamatcher train`: train a model on pairs with keypoints."""
 
+import subprocess
+import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,18 +13,20 @@ import typer
 from mambamatcher.cli.dataset_options import Root, SplitSeed
 from mambamatcher.errors import ConfigError
 from mambamatcher.extras import naming_extra
+from mambamatcher.registry import unknown
 
 if TYPE_CHECKING:
     from mambamatcher.datasets.records import Pair
     from mambamatcher.training.recipe import Recipe
     from mambamatcher.training.recipes import NamedRecipe
+    from mambamatcher.training.run import Hardware
 
 OWN_VALIDATION_PAIRS = 40
 
 
 def train(
     out: Annotated[Path, typer.Option(help="Folder of the run.")],
-    recipe: Annotated[str | None, typer.Option(help="Name of a complete recipe, for example vit-s.")] = None,
+    recipe: Annotated[str | None, typer.Option(help="Name of a complete recipe, for example default.")] = None,
     dataset: Annotated[
         str | None,
         typer.Option(
@@ -63,9 +68,20 @@ def train(
         from mambamatcher.datasets.benchmarks import find_dataset, is_own, read_pairs
         from mambamatcher.model.config import override
         from mambamatcher.training.data_module import TrainingPairs
+        from mambamatcher.training.recipes import CHAINS
         from mambamatcher.training.run import Hardware
         from mambamatcher.training.run import train as run
 
+    hardware = Hardware(devices=devices, nodes=nodes, precision=precision, accelerator=accelerator, profile=profile)
+    if recipe in CHAINS:
+        changed = [preset, start, dataset, split, validation_split, *(overrides or [])]
+        if any(changed):
+            raise ConfigError(
+                f"the recipe {recipe} is a chain of {' and '.join(CHAINS[recipe].recipes)} and takes no "
+                f"{next(filter(None, changed))}; to change one of these, train it on its own"
+            )
+        _train_chain(recipe, out, hardware, resume, _options(root=root, validation_pairs=validation_pairs))
+        return
     chosen = _choose(recipe, preset, start, dataset)
     dataset = dataset or chosen.dataset
     benchmark = find_dataset(dataset, split_seed)
@@ -81,15 +97,46 @@ def train(
     if is_own(dataset):
         _check_apart(training.pairs, validation.pairs, f"the splits {split} and {validation_split}")
     suited = _suited(chosen.recipe, training.pairs) if is_own(dataset) else chosen.recipe
-    hardware = Hardware(devices=devices, nodes=nodes, precision=precision, accelerator=accelerator, profile=profile)
     typer.echo(f"trained: {run(override(suited, overrides or []), data, out, hardware, resume)}")
+
+
+def _options(**values: object) -> list[str]:
+    """Return options of the command line for the values that are given."""
+    given = {name.replace("_", "-"): value for name, value in values.items() if value not in (None, False)}
+    return [word for name, value in given.items() for word in (f"--{name}", *([] if value is True else [str(value)]))]
+
+
+def _train_chain(name: str, out: Path, hardware: "Hardware", resume: bool, options: Sequence[str]) -> None:
+    """Train the recipes of a chain, each in a folder of its name below `out`, and save the model with its readout."""
+    from mambamatcher.model.checkpoint import load_pretrained, reconfigured, save_pretrained
+    from mambamatcher.model.config import override
+    from mambamatcher.model.saved import CONFIG
+    from mambamatcher.training.folder import LAST, MODEL, RECIPE
+    from mambamatcher.training.recipes import CHAINS
+
+    chain, last = CHAINS[name], None
+    for each in chain.recipes:
+        run = out / each
+        if not (resume and (run / MODEL / CONFIG).exists()):
+            started = _options(resume=resume and (run / RECIPE).exists())
+            changes = [] if last is None else [f"start={last}"]
+            command = ["train", "--recipe", each, "--out", str(run), *options, *_options(**asdict(hardware)), *started]
+            # in a process of its own, since Lightning starts this very command again for each further process
+            done = subprocess.run([sys.executable, "-m", "mambamatcher", *command, *changes], check=False)
+            if done.returncode:
+                raise typer.Exit(done.returncode)
+        last = run / LAST
+    trained = load_pretrained(run / MODEL)
+    model = reconfigured(trained, override(trained.config, chain.readout))
+    save_pretrained(model, out / MODEL, resume, half=True, graph=model.linear and find_spec("onnxscript") is not None)
+    typer.echo(f"trained: {out / MODEL}")
 
 
 def _choose(recipe: str | None, preset: str | None, start: str | None, dataset: str | None) -> "NamedRecipe":
     """Return the recipe that the options ask for."""
     from mambamatcher.model.presets import PRESETS
     from mambamatcher.training.recipe import Recipe
-    from mambamatcher.training.recipes import RECIPES, NamedRecipe, fine_tune
+    from mambamatcher.training.recipes import CHAINS, RECIPES, NamedRecipe, fine_tune
 
     given = [f"--{name}" for name, value in (("recipe", recipe), ("preset", preset), ("start", start)) if value]
     if len(given) > 1:
@@ -97,6 +144,8 @@ def _choose(recipe: str | None, preset: str | None, start: str | None, dataset: 
             f"{' and '.join(given)} were both given, but each defines the model to train; give one of them"
         )
     if recipe is not None:
+        if recipe not in RECIPES:
+            raise unknown("recipe", recipe, [*CHAINS, *RECIPES])
         return RECIPES[recipe]()
     if dataset is None:
         raise ConfigError("there is nothing to train on; give --dataset, or --recipe with the name of a recipe")

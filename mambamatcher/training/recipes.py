@@ -34,6 +34,24 @@ RUNS = "runs"  # where recipes that continue another run expect it, in a folder 
 AVERAGED = f"{RUNS}/lite-averaged"  # mean of the weights of `lite` and `lite-continued`
 
 
+@dataclass(frozen=True, kw_only=True)
+class Chain:
+    """Recipes that make one model, one after the other.
+
+    Attributes:
+        recipes: Their names. Each run starts from the last checkpoint of the one before.
+        readout: Changes to the configuration of the trained model: how matches are read out at inference.
+    """
+
+    recipes: tuple[str, ...]
+    readout: tuple[str, ...]
+
+
+CHAINS = {  # the readout was chosen on the selection split
+    "default": Chain(recipes=("vit-s", "vit-s-decay"), readout=("side=350", "mirror=true", "transfer.radius=0.08")),
+}
+
+
 def vit_s_model() -> ModelConfig:
     """ViT-S/14 from `vit-s-focus`, every block tuned, with the tokens of five blocks fused into one level.
 

@@ -3,24 +3,29 @@
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from shutil import rmtree
+from subprocess import CompletedProcess
 
 import pytest
 import torch
 from typer.main import get_command
+from typer.testing import CliRunner
 
 from benchmarks import make_models
 from mambamatcher.cli import app
 from mambamatcher.datasets.benchmarks import DATASETS
+from mambamatcher.errors import ConfigError
+from mambamatcher.model.checkpoint import read_config, save_pretrained
 from mambamatcher.model.config import from_dict, override, to_dict
 from mambamatcher.model.mambamatcher import MambaMatcher
 from mambamatcher.model.presets import PRESETS
 from mambamatcher.training.recipe import Recipe
-from mambamatcher.training.recipes import RECIPES, vit_s
+from mambamatcher.training.recipes import CHAINS, RECIPES, Chain, vit_s
 from mambamatcher.training.start import begin_with
 from tests.helpers import build_untrained
 
 LAST_OF_LONG_RUN = Path(__file__).parents[2] / "runs" / "vit-s" / "last.ckpt"
-ON_TWO_PROCESSES = ("vit-s", "vit-s-decay", "lite", "lite-continued")
+ON_TWO_PROCESSES = ("default", "lite", "lite-continued")
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -106,22 +111,24 @@ def commands(tmp_path, monkeypatch):
 
 def test_pipelines_train_every_recipe_with_the_processes_it_is_for(commands):
     trained = [options for verb, options in commands if verb == "train"]
-    assert {options["recipe"] for options in trained} == set(RECIPES)
+    links = {recipe for chain in CHAINS.values() for recipe in chain.recipes}
+    assert {options["recipe"] for options in trained} == set(RECIPES) - links | set(CHAINS)
     for options in trained:
         assert (options["devices"] == 2) == (options["recipe"] in ON_TWO_PROCESSES)
-        override(RECIPES[options["recipe"]]().recipe, options["overrides"] or [])
+        if options["recipe"] in RECIPES:
+            override(RECIPES[options["recipe"]]().recipe, options["overrides"] or [])
 
 
 def test_pipelines_start_and_export_only_from_what_they_made(commands):
     made = set()
     for verb, options in commands:
         if verb == "train":
-            start = RECIPES[options["recipe"]]().recipe.start
-            assert start is None or start in made
+            named = RECIPES[options["recipe"]]() if options["recipe"] in RECIPES else None
+            assert named is None or named.recipe.start is None or named.recipe.start in made
             made |= {str(options["out"] / name) for name in ("model", "last.ckpt")}
         elif verb == "export":
             assert {options["model"], *map(str, options["average"] or ())} <= made
-            override(PRESETS["efficientnet"](), options["overrides"])
+            override(PRESETS["efficientnet"](), options["overrides"] or [])
             made.add(str(options["folder"]))
         elif verb == "evaluate":
             assert options["model"] in {*made, "nearest"}
@@ -137,6 +144,69 @@ def test_a_run_resumes_only_where_it_was_started(tmp_path, monkeypatch):
     Path("runs/lite/recipe.json").touch()
     assert "--resume" in make_models.train("lite", Path("data"))
     assert "--resume" not in make_models.train("lite", Path("data"), run="other")
+
+
+@pytest.fixture
+def chain(tmp_path, monkeypatch):
+    """Return a function that trains a chain of two, with the commands that it ran; each makes an untrained model."""
+    ran = []
+
+    def run(command, **_):
+        words = command[command.index("train") :]
+        folder = Path(words[words.index("--out") + 1])
+        ran.append([word for word in words[1:] if word not in ("--precision", "32-true", "--nodes", "1")])
+        if "fail" in folder.parts:
+            return CompletedProcess(command, 3)
+        for name in ("recipe.json", "last.ckpt"):
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / name).touch()
+        save_pretrained(MambaMatcher(PRESETS["tiny"]()), folder / "model", overwrite=True)
+        return CompletedProcess(command, 0)
+
+    monkeypatch.setattr("subprocess.run", run)
+    monkeypatch.setattr(
+        "mambamatcher.training.recipes.CHAINS", {"both": Chain(recipes=("a", "b"), readout=("side=98",))}
+    )
+
+    def train(name, *options):
+        ran.clear()
+        out = tmp_path / name
+        found = CliRunner().invoke(app, ["train", "--recipe", "both", "--out", str(out), "--devices", "2", *options])
+        return found, ran, out
+
+    return train
+
+
+def test_a_chain_trains_its_recipes_one_after_the_other_and_reads_the_model_out(chain):
+    found, ran, out = chain("run", "--root", "data", "--accelerator", "cpu")
+    assert found.exit_code == 0, found.output
+    shared = ["--root", "data", "--devices", "2", "--accelerator", "cpu"]
+    assert ran == [
+        ["--recipe", "a", "--out", str(out / "a"), *shared],
+        ["--recipe", "b", "--out", str(out / "b"), *shared, f"start={out / 'a' / 'last.ckpt'}"],
+    ]
+    assert read_config(out / "model" / "config.json") == replace(PRESETS["tiny"](), side=98)
+
+
+def test_a_chain_resumes_at_the_recipe_that_was_not_finished(chain):
+    *_, out = chain("run")
+    rmtree(out / "b" / "model")
+    found, ran, _ = chain("run", "--resume")
+    assert found.exit_code == 0, found.output
+    assert [(words[1], "--resume" in words) for words in ran] == [("b", True)]
+
+
+def test_a_chain_stops_where_a_recipe_fails(chain):
+    found, ran, _ = chain("fail")
+    assert found.exit_code == 3
+    assert len(ran) == 1
+
+
+def test_a_chain_takes_no_changes(chain):
+    found, ran, _ = chain("run", "steps=1")
+    assert isinstance(found.exception, ConfigError)
+    assert "a chain of a and b and takes no steps=1" in str(found.exception)
+    assert ran == []
 
 
 # keys and shapes of a checkpoint of the long run `vit-s`, which was started at commit 1bea02c
