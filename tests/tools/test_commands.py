@@ -170,3 +170,9 @@ def test_corrections_are_taken_in_from_a_folder_of_files(run, folder):  # noqa: 
     code, _, err = run(*command, "--corrections", "none.csv")
     assert code == 2
     assert err == "mambamatcher: there are no corrections at none.csv\n"
+
+
+def test_targets_whose_name_no_file_can_have_are_refused(run, folder):  # noqa: F811
+    code, _, err = run(*small("propagate", "a.png", "n" * 300, "--points-file", "a.csv", "--out", "out"))
+    assert code == 2
+    assert err.endswith("n is not a folder of images\n")

@@ -4,6 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
+from os.path import isdir, isfile  # unlike those of Path, they accept names that no file can have
 from pathlib import Path, PurePosixPath
 
 from mambamatcher.errors import InputError
@@ -78,7 +79,7 @@ def find_in_folder(annotations: Annotations, root: Path) -> Annotations:
     Raises:
         InputError: An image is not in the folder, or cannot be read.
     """
-    if not root.is_dir():
+    if not isdir(root):
         raise InputError(f"there is no folder {root}")
     names: ImageNames | None = None
     images: dict[str | None, list[PointSet]] = {}
@@ -101,7 +102,7 @@ def find_in_folder(annotations: Annotations, root: Path) -> Annotations:
 
 def _is_within(root: Path, image: str) -> bool:
     path = PurePosixPath(image)
-    return not path.is_absolute() and ".." not in path.parts and (root / path).is_file()
+    return not path.is_absolute() and ".." not in path.parts and isfile(root / path)
 
 
 def _same_size(said: Size | None, size: Size, image: str) -> Size:
