@@ -3,7 +3,9 @@
 import json
 import re
 from importlib.util import find_spec
+from time import process_time
 from xml.etree import ElementTree
+from xml.sax.saxutils import escape
 
 import numpy as np
 import pytest
@@ -174,6 +176,16 @@ def test_xml_that_defines_entities_is_refused(text, tmp_path):
     (tmp_path / "a.xml").write_text(text)
     with pytest.raises(InputError, match=r"a\.xml: line 1: it defines entities or a document type"):
         read_objects(tmp_path / "a.xml")
+
+
+@pytest.mark.parametrize("drawing", ["<line " * 20_000, f"<line {'data-' * 20_000}>", f"<circle {'data-a' * 20_000}>"])
+def test_a_malformed_drawing_of_a_skeleton_takes_no_longer_than_another(drawing, tmp_path):
+    label = f"<meta><label><name>a</name><svg>{escape(drawing)}</svg></label></meta>"
+    points = '<image name="a.jpg"><points label="b" points="1,2"/></image>'
+    (tmp_path / "a.xml").write_text(f"<annotations>{label}{points}</annotations>")
+    start = process_time()
+    assert not read_objects(tmp_path / "a.xml").skeletons
+    assert process_time() - start < 3  # seconds; it was 12 or more
 
 
 def test_a_name_that_xml_cannot_hold_is_refused_and_nothing_is_written(tmp_path):

@@ -20,8 +20,9 @@ CONFIDENCE = "confidence"  # name of the attribute of a point
 FRAME_NAME = "frame_{:06d}"  # what CVAT calls a frame of a video
 _FRAME = re.compile(r"frame_(\d{6,})\Z")
 _TEXTS = ("name", "svg", "source", "attribute")  # elements whose text is read
-_TAG = re.compile(r"<(line|circle)\b([^>]*)>")
-_ATTRIBUTE = re.compile(r"""data-([\w-]+)=(?:"([^"]*)"|'([^']*)')""")
+# without < in a tag and with a limit for a key, each place is looked at once: a damaged drawing takes no longer
+_TAG = re.compile(r"<(line|circle)\b([^<>]*)>")
+_ATTRIBUTE = re.compile(r"""\bdata-([a-z-]{1,30})=(?:"([^"]*)"|'([^']*)')""")
 
 
 @dataclass
