@@ -324,6 +324,17 @@ def task(**changes):
     return json.dumps([{"data": {"image": "a.jpg"}, "predictions": [{"result": [{**LABEL, **changes}]}]}])
 
 
+IMAGE = {"id": 1, "file_name": "a.jpg"}
+CAT = {"id": 7, "name": "cat", "keypoints": ["a", "b"]}
+
+
+def coco(**changes):
+    """Return a COCO file with changes of its fields, or of those of its annotation."""
+    annotation = {"image_id": 1, "category_id": 7, "keypoints": [1, 2, 2, 3, 4, 1]}
+    of_file = {key: changes.pop(key) for key in ("images", "annotations", "categories") if key in changes}
+    return json.dumps({"images": [IMAGE], "annotations": [annotation | changes], "categories": [CAT], **of_file})
+
+
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
@@ -368,6 +379,20 @@ def task(**changes):
             json.dumps({"images": [{"id": 1, "file_name": "a"}], "annotations": [{"image_id": 2}]}),
             r"annotations\[0\]: image_id 2 is of no image",
         ),
+        ("c.json", coco(images=[IMAGE, {**IMAGE, "file_name": "b"}]), r"images\[1\]: another image has the id 1 too"),
+        ("c.json", coco(images={"a": IMAGE}), "images must be a list"),
+        ("c.json", coco(images=[{**IMAGE, "file_name": None}]), r"images\[0\]: file_name must be text, got None"),
+        ("c.json", coco(categories=[CAT, {**CAT, "name": "dog"}]), r"categories\[1\]: another category has the id 7"),
+        ("c.json", coco(categories=["cat"]), r"categories\[0\]: a category must be an object"),
+        ("c.json", coco(categories=[{**CAT, "keypoints": "ab"}]), r"categories\[0\]: keypoints must be a list"),
+        ("c.json", coco(categories=[{**CAT, "keypoints": ["a", None]}]), r"categories\[0\]: a name in keypoints"),
+        ("c.json", coco(categories=[{**CAT, "id": 1}]), r"annotations\[0\]: category_id 7 is of no category"),
+        ("c.json", coco(annotations=None), "annotations must be a list, got None"),
+        ("c.json", coco(keypoints=[1, 2, 2, 3, 4]), r"annotations\[0\]: keypoints must hold x, y and visibility"),
+        ("c.json", coco(keypoints=[1, 2, None, 3, 4, 2]), r"annotations\[0\]: visibility is .* got \[nan, 2.0\]"),
+        ("c.json", coco(keypoints=[1, 2, 1.5, 3, 4, 2]), r"annotations\[0\]: visibility is .* got \[1.5, 2.0\]"),
+        ("c.json", coco(bbox=[0, 0, float("inf"), 5]), r"annotations\[0\]: bbox: expected a finite number, got inf"),
+        ("c.json", coco(bbox=[0, 0, 5]), r"annotations\[0\]: bbox: it must hold 4 numbers"),
     ],
 )
 def test_a_damaged_file_is_refused_in_one_sentence_with_its_name_and_the_field(name, text, says, tmp_path):
