@@ -392,6 +392,12 @@ def coco(**changes):
         ("c.json", coco(keypoints=[1, 2, None, 3, 4, 2]), r"annotations\[0\]: visibility is .* got \[nan, 2.0\]"),
         ("c.json", coco(keypoints=[1, 2, 1.5, 3, 4, 2]), r"annotations\[0\]: visibility is .* got \[1.5, 2.0\]"),
         ("c.json", coco(bbox=[0, 0, float("inf"), 5]), r"annotations\[0\]: bbox: expected a finite number, got inf"),
+        ("c.json", coco(keypoint_scores=[0.5, 1e308]), r"annotations\[0\]: confidences must be finite .* 1e\+308"),
+        (
+            "d.csv",
+            "scorer,me,me,me\nbodyparts,a,a,a\ncoords,x,y,likelihood\n0,1,2,1e400\n",
+            "d#0: confidences must be finite numbers, such as 0.9, got .inf",
+        ),
         ("c.json", coco(bbox=[0, 0, 5]), r"annotations\[0\]: bbox: it must hold 4 numbers"),
     ],
 )

@@ -95,7 +95,7 @@ def _object(values: np.ndarray, names: tuple[str, ...], where: np.ndarray) -> Po
     if not present.any():
         return None
     has_scores = bool((where[:, 2] >= 0).all())
-    scores = np.nan_to_num(chosen[:, 2]) if has_scores else None
+    scores = np.where(np.isnan(chosen[:, 2]), 0.0, chosen[:, 2]) if has_scores else None
     return make_points(chosen[:, :2], names, np.where(present, VISIBLE, ABSENT), scores)
 
 
