@@ -1,7 +1,10 @@
 """Every format of points, written and read; what each tool's own files look like is in test_recorded.py."""
 
 import json
+import os
 import re
+import signal
+import sys
 from importlib.util import find_spec
 from time import process_time
 from xml.etree import ElementTree
@@ -16,6 +19,7 @@ from mambamatcher.io.points import (
     Annotations,
     ImageNames,
     Settings,
+    deeplabcut_h5_format,
     find_in_folder,
     make_points,
     one_per_image,
@@ -229,6 +233,19 @@ def test_images_that_deeplabcut_could_not_tell_apart_are_refused(tmp_path):
     same = {image: make_points([(1, 2)]) for image in ("a/x/0.jpg", "b/x/0.jpg")}
     with pytest.raises(InputError, match="two of these images are the same"):
         write_points(tmp_path / "a.csv", same, format="deeplabcut")
+
+
+def crash() -> None:
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    os.kill(os.getpid(), signal.SIGSEGV)  # as the library of HDF5 does
+
+
+def test_a_file_that_crashes_its_reader_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "a.h5").write_bytes(b"\x89HDF")
+    monkeypatch.setattr(deeplabcut_h5_format, "serve_table", crash)
+    with pytest.raises(InputError, match="it is damaged: its reader crashed"):
+        deeplabcut_h5_format.read_h5(tmp_path / "a.h5")
 
 
 # X-AnyLabeling
