@@ -128,8 +128,7 @@ def work(tmp_path):
 def once(matcher, work):
     """A function that runs with these options."""
     references = read_references(matcher, [work / "cat.png"], work / "cat.json")
-    source = read_source(work / "targets")
-    return lambda **options: propagate(matcher, references, source, work / "out", **options)
+    return lambda **options: propagate(matcher, references, read_source(work / "targets"), work / "out", **options)
 
 
 def edited(path, name):
@@ -193,6 +192,28 @@ def test_a_file_of_the_user_beside_a_finished_run_is_not_replaced(once, work):
     with pytest.raises(InputError, match=r"points\.cvat\.xml was not written by this program"):
         once(outputs=OUTPUTS)
     assert (work / "out" / "points.cvat.xml").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("outputs", "says"),
+    [
+        (Outputs(skeleton=(("nose", "tial"),)), "unknown point of the skeleton 'tial'. Did you mean 'tail'"),
+        (Outputs(formats=("cvat",), category="a\x01b"), "which XML cannot hold"),
+        (Outputs(formats=("x-anylabeling",)), "'a.jpg' and another image would have the same file|'a.png' and another"),
+        (Outputs(formats=("deeplabcut",)), "where two of these images"),
+        (Outputs(formats=("deeplabcut",), settings=Settings(scorer="n" * 300)), "File name too long"),
+    ],
+)
+def test_a_format_that_cannot_hold_the_results_is_refused_before_they_are_computed(outputs, says, once, work):
+    if "x-anylabeling" in outputs.formats:
+        picture(seed=3).save(work / "targets" / "a.jpg")
+    if "deeplabcut" in outputs.formats:
+        for folder in ("1", "2"):
+            (work / "targets" / folder / "of").mkdir(parents=True)
+            picture(seed=4).save(work / "targets" / folder / "of" / "c.png")
+    with pytest.raises(InputError, match=says):
+        once(outputs=outputs)
+    assert not (work / "out").exists()
 
 
 def test_a_scorer_is_part_of_a_file_name():
