@@ -248,6 +248,15 @@ def test_a_file_that_crashes_its_reader_is_refused(tmp_path, monkeypatch):
         deeplabcut_h5_format.read_h5(tmp_path / "a.h5")
 
 
+@pytest.mark.parametrize("file", ["CollectedData_me.csv", "points.dlc.csv"])
+def test_frames_of_a_file_that_names_no_video_are_those_of_the_only_one(file, tmp_path):
+    write_points(tmp_path / file, video(), format="deeplabcut")
+    known = ImageNames([*video().images, "other.png"])
+    assert [known.find(image) for image in read_objects(tmp_path / file).images] == list(video().images)
+    assert known.find("video#1") is None
+    assert known.find("other#0") is None
+
+
 # X-AnyLabeling
 
 

@@ -12,6 +12,7 @@ from mambamatcher.io.images import read_size
 from mambamatcher.io.points.annotations import Annotations
 from mambamatcher.io.points.point_set import PointSet, Size
 
+UNNAMED_VIDEO = "video"  # of frames in a file that does not say which video they are of
 _FRAME = re.compile(r"(.+)#(\d+)\Z", re.DOTALL)
 
 
@@ -52,11 +53,16 @@ class ImageNames:
         self._by_file: dict[str, list[str]] = defaultdict(list)
         for name in self._known:
             self._by_file[name.rpartition("/")[2]].append(name)
+        self._videos = {frame[0] for frame in map(split_frame, self._known) if frame is not None}
 
     def find(self, name: str) -> str | None:
         """Return the known name that shares most folders from the end; None where there is none, or several are."""
         if name in self._known:
             return name
+        frame = split_frame(name)
+        if frame is not None and frame[0] == UNNAMED_VIDEO and len(self._videos) == 1:
+            there = name_frame(next(iter(self._videos)), frame[1])
+            return there if there in self._known else None
         parts = PurePosixPath(name.replace("\\", "/")).parts[::-1]
         ranked: dict[int, list[str]] = defaultdict(list)
         for candidate in self._by_file.get(parts[0], ()) if parts else ():
