@@ -118,6 +118,8 @@ def test_label_studio_gets_percent_scores_and_the_names_of_its_tags(tmp_path):
         ("http://localhost:8081/photos/cat%231.jpg?signature=x", "photos/cat#1.jpg"),
         ("s3://bucket/photos/cat.jpg", "photos/cat.jpg"),
         ("photos/100%.jpg", "photos/100%.jpg"),
+        ("photos/who?.jpg", "photos/who?.jpg"),
+        ("/photos/cat.jpg?signature=x", "photos/cat.jpg"),
     ],
 )
 def test_images_lose_what_label_studio_adds_to_their_names(url, name):
