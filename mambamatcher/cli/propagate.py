@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict
+from os.path import exists  # unlike Path.exists, it accepts names that no file can have
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -94,8 +95,8 @@ def propagate(
         raise InputError(f"--every, --from, --to and --smooth are for a video, which {targets} is not")
     else:
         source = read_source(targets)
-    if corrections is not None:
-        require_file(corrections)
+    if corrections is not None and not exists(corrections):  # a folder, where a tool has a file per image
+        raise InputError(f"there are no corrections at {corrections}")
     matcher = set_threshold(load_for_run(model, engine, device, runtime, threads), threshold)
     references = read_references(matcher, sources, points_file, category)
     summary = run(matcher, references, source, out, chosen, overwrite, corrections, outputs)

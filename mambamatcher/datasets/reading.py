@@ -22,7 +22,7 @@ def data_root(root: Path | None) -> Path:
     if not chosen:
         raise InputError(f"no data folder was given; use --root or set {ROOT_VARIABLE}")
     folder = Path(chosen).expanduser().absolute()  # workers may run in another folder
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         raise InputError(f"the data folder {folder} does not exist")
     return folder
 

@@ -55,9 +55,9 @@ def read_settings(path: Path) -> Any:
 
 def refuse_existing(path: Path, overwrite: bool) -> None:
     """Stop before any work is done if the result could not be written."""
-    if path.exists() and not overwrite:
+    if os.path.exists(path) and not overwrite:  # unlike Path.exists, it accepts names that no file can have
         raise InputError(f"{path} exists already; choose another name or ask to overwrite it")
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):
         raise InputError(f"there is no folder {path.parent} to write {path.name} into; create it first")
 
 

@@ -31,7 +31,7 @@ class Position:
             value: int | float = int(number) if is_frame else float(number)
         except ValueError:
             value = -1
-        if not (isfinite(value) and value >= 0):
+        if not (value >= 0 and (is_frame or isfinite(value))):
             raise InputError(
                 f"a position in a video is a time in seconds, such as 2.5, or a frame, such as 75f, got {text!r:.40}"
             )
@@ -42,7 +42,7 @@ class Position:
         return (number if self.is_frame else time) >= self.value
 
     def __str__(self) -> str:
-        return f"{self.value:g}f" if self.is_frame else f"{self.value:g}"
+        return f"{self.value}f" if self.is_frame else f"{self.value:.15g}"  # all digits, for `from_json`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +56,12 @@ class FrameSelection:
     def __post_init__(self) -> None:
         if self.every < 1:
             raise InputError(f"--every must be at least 1, got {self.every}")
+        if self.stop is not None and self._is_empty(self.stop):
+            raise InputError(f"--to {self.stop} must be after --from {self.start}; no frame is between them")
+
+    def _is_empty(self, stop: Position) -> bool:
+        is_alike = self.start.is_frame == stop.is_frame or not self.start.value  # 0 is the same in both
+        return is_alike and stop.value <= self.start.value
 
     def choose(self, frames: Iterable[tuple[int, float]]) -> Iterator[tuple[int, float]]:
         """Yield those of all frames (number and time) that are selected; what comes after the last is not asked for."""

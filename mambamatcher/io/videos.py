@@ -4,6 +4,7 @@ import json
 import subprocess
 from collections.abc import Collection, Generator, Iterator
 from dataclasses import dataclass
+from os.path import isfile  # unlike Path.is_file, it accepts names that no file can have
 from pathlib import Path
 from threading import Timer
 from typing import Any
@@ -58,7 +59,7 @@ def require_video() -> None:
 
 def is_video(path: Path) -> bool:
     """Return whether a file is a video, by its name."""
-    return path.suffix.lower() in SUFFIXES and path.is_file()
+    return path.suffix.lower() in SUFFIXES and isfile(path)
 
 
 def list_frames(path: Path, selection: FrameSelection) -> FrameList:

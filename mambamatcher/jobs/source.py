@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b, file_digest
 from itertools import accumulate, islice, pairwise
+from os.path import exists  # unlike Path.exists, it accepts names that no file can have
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -72,6 +73,8 @@ def read_source(origin: Path) -> Source:
     origin = origin.absolute()
     if is_video(origin):
         raise InputError(f"{origin} is a video; images are expected here, as a folder, a list of paths or Parquet")
+    if not exists(origin):
+        raise InputError(f"{origin} is not a folder of images")
     folder = origin.parent if origin.is_file() else origin
     names, tables = find_images(origin) if origin.is_dir() else [], sorted(origin.glob("*.parquet"))
     if origin.is_file() and origin.suffix != ".parquet":

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePath, PurePosixPath
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from mambamatcher.io.points import (
     PointSet,
     Settings,
     Skeleton,
+    make_points,
     with_skeleton,
     write_points,
 )
@@ -98,6 +100,26 @@ def check_unchanged(
             raise InputError(f"{out / name} {said} and is not replaced; {take}use another folder")
 
 
+def check_formats(targets: Source, references: Sequence[Reference], outputs: Outputs) -> None:
+    """Refuse formats that cannot hold these images, names or lines before anything is computed.
+
+    Each format is written to a temporary folder, with points in the first image alone.
+    """
+    names = list(dict.fromkeys(name for each in references for name in each.points.names))
+    confidence = np.ones(len(names))
+    points = make_points(np.zeros((len(names), 2)), names, None, confidence, (1, 1), _category(references, outputs))
+    images: dict[str | None, list[PointSet]] = {item.name: [] for item in targets.items}
+    images[targets.items[0].name] = [points]
+    found = with_skeleton(Annotations(images=images), outputs.skeleton)
+    with TemporaryDirectory() as folder:
+        for name in dict.fromkeys(outputs.formats):
+            write_points(Path(folder) / outputs.file(name), found, format=name, settings=outputs.settings)
+
+
+def _category(references: Sequence[Reference], outputs: Outputs) -> str | None:
+    return outputs.category or next((each.points.category for each in references), None)
+
+
 def keep_aside(out: Path, written: WrittenFiles, taken_in: Path) -> None:
     """Rename a changed file or folder of the run whose changes were taken in; it may hold more than points."""
     names = [name for name in dict.fromkeys((CSV, COCO, *written.names)) if _is_part(out / name, taken_in)]
@@ -138,7 +160,7 @@ def write_formats(
 ) -> None:
     """Write all results as CSV, COCO, the formats asked for and the page to review them by."""
     outputs = outputs or Outputs()
-    category = outputs.category or next((each.points.category for each in references), None)
+    category = _category(references, outputs)
     found = Annotations(
         images={result["image"]: [point_set(result, category)] for result in results if "error" not in result}
     )

@@ -34,6 +34,7 @@ from mambamatcher.tools.outputs import (
     RESULTS,
     Outputs,
     begin_round,
+    check_formats,
     check_unchanged,
     keep_aside,
     write_formats,
@@ -126,6 +127,8 @@ def propagate(
         raise InputError(f"corrections are for up to {GATHERED:,} targets, and there are {len(targets.items):,}")
     if outputs.formats and len(targets.items) > GATHERED:
         raise InputError(f"formats are written for up to {GATHERED:,} targets, and there are {len(targets.items):,}")
+    if len(targets.items) <= GATHERED:
+        check_formats(targets, references, outputs)
     everything = [*references, *further_references(matcher, targets, agreed)]
     header = describe_run(matcher, references, targets, digest_of(agreed))
     if corrections is not None:

@@ -1,9 +1,14 @@
 """Every format of points, written and read; what each tool's own files look like is in test_recorded.py."""
 
 import json
+import os
 import re
+import signal
+import sys
 from importlib.util import find_spec
+from time import process_time
 from xml.etree import ElementTree
+from xml.sax.saxutils import escape
 
 import numpy as np
 import pytest
@@ -14,6 +19,7 @@ from mambamatcher.io.points import (
     Annotations,
     ImageNames,
     Settings,
+    deeplabcut_h5_format,
     find_in_folder,
     make_points,
     one_per_image,
@@ -112,6 +118,8 @@ def test_label_studio_gets_percent_scores_and_the_names_of_its_tags(tmp_path):
         ("http://localhost:8081/photos/cat%231.jpg?signature=x", "photos/cat#1.jpg"),
         ("s3://bucket/photos/cat.jpg", "photos/cat.jpg"),
         ("photos/100%.jpg", "photos/100%.jpg"),
+        ("photos/who?.jpg", "photos/who?.jpg"),
+        ("/photos/cat.jpg?signature=x", "photos/cat.jpg"),
     ],
 )
 def test_images_lose_what_label_studio_adds_to_their_names(url, name):
@@ -176,6 +184,16 @@ def test_xml_that_defines_entities_is_refused(text, tmp_path):
         read_objects(tmp_path / "a.xml")
 
 
+@pytest.mark.parametrize("drawing", ["<line " * 20_000, f"<line {'data-' * 20_000}>", f"<circle {'data-a' * 20_000}>"])
+def test_a_malformed_drawing_of_a_skeleton_takes_no_longer_than_another(drawing, tmp_path):
+    label = f"<meta><label><name>a</name><svg>{escape(drawing)}</svg></label></meta>"
+    points = '<image name="a.jpg"><points label="b" points="1,2"/></image>'
+    (tmp_path / "a.xml").write_text(f"<annotations>{label}{points}</annotations>")
+    start = process_time()
+    assert not read_objects(tmp_path / "a.xml").skeletons
+    assert process_time() - start < 3  # seconds; it was 12 or more
+
+
 def test_a_name_that_xml_cannot_hold_is_refused_and_nothing_is_written(tmp_path):
     with pytest.raises(InputError, match="which XML cannot hold"):
         write_points(tmp_path / "a.xml", {"a.jpg": make_points([(1, 2)], ["a\x01b"])}, format="cvat")
@@ -217,6 +235,28 @@ def test_images_that_deeplabcut_could_not_tell_apart_are_refused(tmp_path):
     same = {image: make_points([(1, 2)]) for image in ("a/x/0.jpg", "b/x/0.jpg")}
     with pytest.raises(InputError, match="two of these images are the same"):
         write_points(tmp_path / "a.csv", same, format="deeplabcut")
+
+
+def crash() -> None:
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    os.kill(os.getpid(), signal.SIGSEGV)  # as the library of HDF5 does
+
+
+def test_a_file_that_crashes_its_reader_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "a.h5").write_bytes(b"\x89HDF")
+    monkeypatch.setattr(deeplabcut_h5_format, "serve_table", crash)
+    with pytest.raises(InputError, match="it is damaged: its reader crashed"):
+        deeplabcut_h5_format.read_h5(tmp_path / "a.h5")
+
+
+@pytest.mark.parametrize("file", ["CollectedData_me.csv", "points.dlc.csv"])
+def test_frames_of_a_file_that_names_no_video_are_those_of_the_only_one(file, tmp_path):
+    write_points(tmp_path / file, video(), format="deeplabcut")
+    known = ImageNames([*video().images, "other.png"])
+    assert [known.find(image) for image in read_objects(tmp_path / file).images] == list(video().images)
+    assert known.find("video#1") is None
+    assert known.find("other#0") is None
 
 
 # X-AnyLabeling
@@ -312,6 +352,17 @@ def task(**changes):
     return json.dumps([{"data": {"image": "a.jpg"}, "predictions": [{"result": [{**LABEL, **changes}]}]}])
 
 
+IMAGE = {"id": 1, "file_name": "a.jpg"}
+CAT = {"id": 7, "name": "cat", "keypoints": ["a", "b"]}
+
+
+def coco(**changes):
+    """Return a COCO file with changes of its fields, or of those of its annotation."""
+    annotation = {"image_id": 1, "category_id": 7, "keypoints": [1, 2, 2, 3, 4, 1]}
+    of_file = {key: changes.pop(key) for key in ("images", "annotations", "categories") if key in changes}
+    return json.dumps({"images": [IMAGE], "annotations": [annotation | changes], "categories": [CAT], **of_file})
+
+
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
@@ -344,7 +395,11 @@ def task(**changes):
         ("d.csv", "scorer,me\nbodyparts,a\ncoords,x\nb.jpg,1\n", "no column y"),
         ("d.csv", "scorer,me,me\nbodyparts,a,a\ncoords,x,y\nb.jpg,1,2\nb.jpg,1,2\n", "two rows are of 'b.jpg'"),
         ("x.json", json.dumps({"shapes": [SHAPE]}), "imagePath"),
-        ("x.json", json.dumps({"shapes": [{**SHAPE, "points": [[1, 2], [3, 4]]}], "imagePath": "a"}), "X-AnyLabeling"),
+        (
+            "x.json",
+            json.dumps({"shapes": [{**SHAPE, "points": [[1, 2], [3, 4]]}], "imagePath": "a"}),
+            r"shapes\[0\]: malformed",
+        ),
         ("x.json", json.dumps({"shapes": [SHAPE, SHAPE], "imagePath": "a"}), "named 'a'"),
         (
             "c.json",
@@ -356,6 +411,39 @@ def task(**changes):
             json.dumps({"images": [{"id": 1, "file_name": "a"}], "annotations": [{"image_id": 2}]}),
             r"annotations\[0\]: image_id 2 is of no image",
         ),
+        ("c.json", coco(images=[IMAGE, {**IMAGE, "file_name": "b"}]), r"images\[1\]: another image has the id 1 too"),
+        ("c.json", coco(images={"a": IMAGE}), "images must be a list"),
+        ("c.json", coco(images=[{**IMAGE, "file_name": None}]), r"images\[0\]: file_name must be text, got None"),
+        ("c.json", coco(categories=[CAT, {**CAT, "name": "dog"}]), r"categories\[1\]: another category has the id 7"),
+        ("c.json", coco(categories=["cat"]), r"categories\[0\]: a category must be an object"),
+        ("c.json", coco(categories=[{**CAT, "keypoints": "ab"}]), r"categories\[0\]: keypoints must be a list"),
+        ("c.json", coco(categories=[{**CAT, "keypoints": ["a", None]}]), r"categories\[0\]: a name in keypoints"),
+        ("c.json", coco(categories=[{**CAT, "id": 1}]), r"annotations\[0\]: category_id 7 is of no category"),
+        ("c.json", coco(annotations=None), "annotations must be a list, got None"),
+        ("c.json", coco(keypoints=[1, 2, 2, 3, 4]), r"annotations\[0\]: keypoints must hold x, y and visibility"),
+        ("c.json", coco(keypoints=[1, 2, None, 3, 4, 2]), r"annotations\[0\]: visibility is .* got \[nan, 2.0\]"),
+        ("c.json", coco(keypoints=[1, 2, 1.5, 3, 4, 2]), r"annotations\[0\]: visibility is .* got \[1.5, 2.0\]"),
+        ("c.json", coco(bbox=[0, 0, float("inf"), 5]), r"annotations\[0\]: bbox: expected a finite number, got inf"),
+        ("c.json", coco(keypoint_scores=[0.5, 1e308]), r"annotations\[0\]: confidences must be finite .* 1e\+308"),
+        (
+            "d.csv",
+            "scorer,me,me,me\nbodyparts,a,a,a\ncoords,x,y,likelihood\n0,1,2,1e400\n",
+            "d#0: confidences must be finite numbers, such as 0.9, got .inf",
+        ),
+        ("p.json", '{"images": [[1, 2]]}', "images must be an object"),
+        ("p.json", '{"images": {"a.jpg": null}}', r"images\['a.jpg'\]: an entry must be an object, got None"),
+        ("p.json", '{"images": {"a.jpg": {"points": [[1, 2]], "category": 0}}}', "'a.jpg'.*category must be text"),
+        ("p.json", '{"images": {"a.jpg": {"points": [[1, 2]], "names": "b"}}}', "'a.jpg'.*names must be a list"),
+        ("p.json", '{"images": {"a.jpg": {"points": [[1, 2]], "size": ["b", 1]}}}', r"images\['a.jpg'\]: .*'b'"),
+        ("p.csv", "image,name,x,y\na.jpg,b,1,2\na.jpg,c,1,up\n", r"line 3: .*'up'"),
+        ("p.csv", "image,name,x,y\na.jpg,b,1\n", "line 2: it has 3 cells, and the header 4"),
+        ("p.csv", "image,name,x,y\na.jpg,b,1,2\nb.jpg,c,1,nan\na.jpg,d,1,2\n", r"p\.csv: b\.jpg: places .* finite"),
+        (
+            "x.json",
+            json.dumps({"shapes": [SHAPE, {**SHAPE, "points": [[1, "up"]]}], "imagePath": "a"}),
+            r"shapes\[1\]: .*'up'",
+        ),
+        ("c.json", coco(bbox=[0, 0, 5]), r"annotations\[0\]: bbox: it must hold 4 numbers"),
     ],
 )
 def test_a_damaged_file_is_refused_in_one_sentence_with_its_name_and_the_field(name, text, says, tmp_path):

@@ -101,8 +101,8 @@ def test_a_picture_is_found_by_its_file_name_in_whatever_folder(tmp_path):
         ("a.json", '"text"', "must be JSON"),
         ("a.csv", "", "no points"),
         ("a.csv", "1,2,3\n", "header with x and y"),
-        ("a.csv", "x,y\n1\n", "must be CSV"),
-        ("a.csv", "x,y\n1,north\n", "must be CSV"),
+        ("a.csv", "x,y\n1\n", "line 2: it has 1 cells, and the header 2"),
+        ("a.csv", "x,y\n1,north\n", "line 2: .*'north'"),
         ("a.json", json.dumps({"images": [], "annotations": [{"image_id": 3, "keypoints": []}]}), "COCO"),
     ],
 )

@@ -71,6 +71,18 @@ def test_frames_are_selected_as_calculated_by_hand(every, start, stop, expected)
         assert asked[-1] == max(expected) + 1 or asked[-1] <= max(expected) + every
 
 
+@pytest.mark.parametrize("text", ["1234567f", f"{'9' * 400}f", "12345.678", "0.1", "1e7"])
+def test_a_position_is_read_again_as_it_was(text):
+    selection = FrameSelection(start=Position.parse(text))
+    assert FrameSelection.from_json(selection.to_json()) == selection
+
+
+@pytest.mark.parametrize(("start", "stop"), [("2", "1.5"), ("0", "0"), ("7f", "7f"), ("0", "0f"), ("0f", "0")])
+def test_an_end_before_the_start_is_refused(start, stop):
+    with pytest.raises(InputError, match=f"--to {stop} must be after --from {start}"):
+        FrameSelection(start=Position.parse(start), stop=Position.parse(stop))
+
+
 @pytest.mark.parametrize("text", ["", "f", "-1", "1.5f", "nan", "inf", "1:20", "end"])
 def test_what_is_no_position_is_refused(text):
     with pytest.raises(InputError, match=r"a time in seconds, such as 2\.5, or a frame, such as 75f"):

@@ -154,3 +154,25 @@ def test_bad_input_is_one_sentence_and_exit_code_2_before_a_model_is_loaded(
     assert says in err
     assert err.count("\n") == 1
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+
+
+def test_corrections_are_taken_in_from_a_folder_of_files(run, folder):  # noqa: F811
+    command = small("propagate", "a.png", "targets", "--points-file", "a.csv", "--out", "out")
+    code, _, err = run(*command, "--format", "x-anylabeling")
+    assert code == 0, err
+    file = folder / "out" / "x-anylabeling" / "c.json"
+    content = json.loads(file.read_text())
+    content["shapes"][0]["points"][0][0] += 5
+    file.write_text(json.dumps(content))
+    code, out, err = run(*command, "--corrections", "out/x-anylabeling")
+    assert code == 0, err
+    assert "1 kept as corrected" in out
+    code, _, err = run(*command, "--corrections", "none.csv")
+    assert code == 2
+    assert err == "mambamatcher: there are no corrections at none.csv\n"
+
+
+def test_targets_whose_name_no_file_can_have_are_refused(run, folder):  # noqa: F811
+    code, _, err = run(*small("propagate", "a.png", "n" * 300, "--points-file", "a.csv", "--out", "out"))
+    assert code == 2
+    assert err.endswith("n is not a folder of images\n")

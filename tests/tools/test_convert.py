@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mambamatcher.errors import InputError
-from mambamatcher.io.points import FORMATS, Settings, read_annotations, read_objects, write_points
+from mambamatcher.io.points import FORMATS, Settings, make_points, read_annotations, read_objects, write_points
 from mambamatcher.jobs.source import read_source
 from mambamatcher.tools.convert import Choice, convert, read_skeleton
 from mambamatcher.tools.outputs import Outputs
@@ -83,6 +83,9 @@ def test_label_studio_needs_sizes_which_the_images_have(run, tmp_path):
         (["--to", "cvat", "--skeleton", "bones.json"], "unknown point of the skeleton 'noes'. Did you mean 'nose'?"),
         (["--to", "sleap"], "pip install 'mambamatcher[tools]'"),
         (["--to", "cvat", "--root", "nowhere"], "there is no folder nowhere"),
+        (["--to", "cvat", "--root", "n" * 300], "there is no folder nnn"),
+        (["--to", "cvat", "--out", "n" * 300], "File name too long"),
+        (["--to", "x-anylabeling", "--out", "n" * 300], "File name too long"),
     ],
 )
 def test_bad_conversions_are_one_sentence_and_write_nothing(run, arguments, message, tmp_path, monkeypatch):
@@ -96,6 +99,12 @@ def test_bad_conversions_are_one_sentence_and_write_nothing(run, arguments, mess
     assert err.count("\n") == 1
     assert "Traceback" not in err + out
     assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_an_image_whose_name_no_file_can_have_is_not_in_a_folder(tmp_path):
+    write_points(tmp_path / "in.json", {f"{'n' * 300}.jpg": make_points([(1, 2)])})
+    with pytest.raises(InputError, match=r"in\.json: nnn.* is not in"):
+        convert(tmp_path / "in.json", tmp_path / "out.csv", "csv", Choice(root=tmp_path))
 
 
 # formats of a run
@@ -119,8 +128,7 @@ def work(tmp_path):
 def once(matcher, work):
     """A function that runs with these options."""
     references = read_references(matcher, [work / "cat.png"], work / "cat.json")
-    source = read_source(work / "targets")
-    return lambda **options: propagate(matcher, references, source, work / "out", **options)
+    return lambda **options: propagate(matcher, references, read_source(work / "targets"), work / "out", **options)
 
 
 def edited(path, name):
@@ -184,6 +192,28 @@ def test_a_file_of_the_user_beside_a_finished_run_is_not_replaced(once, work):
     with pytest.raises(InputError, match=r"points\.cvat\.xml was not written by this program"):
         once(outputs=OUTPUTS)
     assert (work / "out" / "points.cvat.xml").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("outputs", "says"),
+    [
+        (Outputs(skeleton=(("nose", "tial"),)), "unknown point of the skeleton 'tial'. Did you mean 'tail'"),
+        (Outputs(formats=("cvat",), category="a\x01b"), "which XML cannot hold"),
+        (Outputs(formats=("x-anylabeling",)), "'a.jpg' and another image would have the same file|'a.png' and another"),
+        (Outputs(formats=("deeplabcut",)), "where two of these images"),
+        (Outputs(formats=("deeplabcut",), settings=Settings(scorer="n" * 300)), "File name too long"),
+    ],
+)
+def test_a_format_that_cannot_hold_the_results_is_refused_before_they_are_computed(outputs, says, once, work):
+    if "x-anylabeling" in outputs.formats:
+        picture(seed=3).save(work / "targets" / "a.jpg")
+    if "deeplabcut" in outputs.formats:
+        for folder in ("1", "2"):
+            (work / "targets" / folder / "of").mkdir(parents=True)
+            picture(seed=4).save(work / "targets" / folder / "of" / "c.png")
+    with pytest.raises(InputError, match=says):
+        once(outputs=outputs)
+    assert not (work / "out").exists()
 
 
 def test_a_scorer_is_part_of_a_file_name():

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mambamatcher.errors import InputError
-from mambamatcher.io.checks import naming
+from mambamatcher.io.checks import check_kind, check_numbers, naming
 from mambamatcher.io.points.annotations import DEFAULT_CATEGORY, Annotations, Settings, Skeleton, as_annotations
 from mambamatcher.io.points.formats import FORMATS, Format
 from mambamatcher.io.points.point_set import ABSENT, Box, PointSet, make_points
@@ -19,48 +19,72 @@ from mambamatcher.io.points.point_set import ABSENT, Box, PointSet, make_points
 def from_coco(content: Mapping[str, Any]) -> Annotations:
     """Return the objects of each image. Annotations without keypoints, such as boxes alone, are skipped."""
     files: dict[Any, tuple[str, tuple[int, int] | None]] = {}
-    for number, image in enumerate(content["images"]):
+    for number, image in enumerate(check_kind(content["images"], list, "images")):
         with naming(f"images[{number}]"):
             size = (int(image["width"]), int(image["height"])) if image.get("width") and image.get("height") else None
-            files[image["id"]] = str(image["file_name"]), size
+            if image["id"] in files:
+                raise InputError(f"another image has the id {image['id']!r:.60} too")
+            files[image["id"]] = check_kind(image["file_name"], str, "file_name"), size
     if len({name for name, _ in files.values()}) < len(files):
         raise InputError("two of its images have the same file_name")
-    categories = {each["id"]: each for each in content.get("categories", [])}
+    categories = _from_categories(content.get("categories", []))
     images: dict[str | None, list[PointSet]] = {}
-    for number, annotation in enumerate(content["annotations"]):
+    for number, annotation in enumerate(check_kind(content["annotations"], list, "annotations")):
         with naming(f"annotations[{number}]"):
             if annotation["image_id"] not in files:
                 raise InputError(f"image_id {annotation['image_id']!r:.60} is of no image of this COCO file")
             name, size = files[annotation["image_id"]]
             if "keypoints" in annotation:
-                category = categories.get(annotation.get("category_id"), {})
+                category_id = annotation.get("category_id")
+                if categories and category_id is not None and category_id not in categories:
+                    raise InputError(f"category_id {category_id!r:.60} is of no category of this COCO file")
+                category = categories.get(category_id, {})
                 images.setdefault(name, []).append(_from_object(annotation, category, size))
     skeletons = {}
     for each in categories.values():
         with naming("categories"):
             if each.get("skeleton"):
-                skeletons[str(each["name"])] = _from_skeleton(each)
+                skeletons[each["name"]] = _from_skeleton(each)
     return Annotations(images=images, skeletons=skeletons)
 
 
+def _from_categories(content: Any) -> dict[Any, Mapping[str, Any]]:
+    """Return the categories by their ids. Two of one id would give points the names of another object."""
+    categories: dict[Any, Mapping[str, Any]] = {}
+    for number, each in enumerate(check_kind(content, list, "categories")):
+        with naming(f"categories[{number}]"):
+            if check_kind(each, dict, "a category")["id"] in categories:
+                raise InputError(f"another category has the id {each['id']!r:.60} too")
+            if "name" in each:
+                check_kind(each["name"], str, "name")
+            for point in check_kind(each.get("keypoints", []), list, "keypoints"):
+                check_kind(point, str, "a name in keypoints")
+            categories[each["id"]] = each
+    return categories
+
+
 def _from_object(annotation: Mapping[str, Any], category: Mapping[str, Any], size: tuple[int, int] | None) -> PointSet:
-    triples = np.asarray(annotation["keypoints"], dtype=np.float64).reshape(-1, 3)
-    name = category.get("name")
+    values = np.asarray(annotation["keypoints"], dtype=np.float64)
+    if values.size % 3:
+        raise InputError(f"keypoints must hold x, y and visibility of each point, got {values.size} numbers")
+    triples = values.reshape(-1, 3)
     points = make_points(
         triples[:, :2],
         category.get("keypoints"),
-        triples[:, 2].astype(np.int64),
+        triples[:, 2],
         annotation.get("keypoint_scores"),
         size,
-        None if name is None else str(name),
+        category.get("name"),
     )
     return replace(points, box=_from_box(annotation.get("bbox")))
 
 
-def _from_box(bbox: Sequence[float] | None) -> Box | None:
+def _from_box(bbox: Any) -> Box | None:
     """Return the corners of a COCO box; one without width or height says nothing."""
     if bbox is None:
         return None
+    with naming("bbox"):
+        check_numbers(bbox, 4, "it")
     left, top, width, height = map(float, bbox)
     return (left, top, left + width, top + height) if width > 0 and height > 0 else None
 

@@ -14,14 +14,19 @@ from dataclasses import dataclass, field
 from math import isnan
 from pathlib import Path
 from sys import intern
+from typing import TypeAlias
 
 from mambamatcher.errors import InputError
+from mambamatcher.io.checks import naming
 from mambamatcher.io.points.annotations import Annotations, Settings, as_annotations
 from mambamatcher.io.points.formats import FORMATS, Format
 from mambamatcher.io.points.point_set import PointSet, make_points
 
 # what a spreadsheet may take for a formula, with any number of apostrophes before it; a number is not one
 _FORMULA = re.compile(r"(?!-?\d+(\.\d+)?\Z)'*(\s*[=+\-@]|[\t\r])")
+
+
+_Key: TypeAlias = tuple[str | None, str, str | None]  # image, number of the object in it, and category
 
 
 @dataclass
@@ -55,7 +60,8 @@ def text_lines(file: Iterable[str]) -> Iterator[str]:
 
 def from_csv(lines: Iterable[str]) -> Annotations:
     """Return the objects of each image; None stands for an image that is not named."""
-    rows: Iterator[list[str]] = (row for row in csv.reader(lines) if any(cell.strip() for cell in row))
+    reader = csv.reader(lines)
+    rows: Iterator[list[str]] = (row for row in reader if any(cell.strip() for cell in row))
     first = next(rows, None)
     if first is None:
         return Annotations(images={})
@@ -68,7 +74,12 @@ def from_csv(lines: Iterable[str]) -> Annotations:
     else:
         header, is_padded = ["x", "y"], True
         rows = _pairs([first], rows)
-    return _collect(rows, header, is_padded)
+    try:
+        objects = _collect(rows, header, is_padded)
+    except (LookupError, ValueError):
+        with naming(f"line {reader.line_num}"):
+            raise
+    return _from_columns(objects, header)
 
 
 def _pairs(first: list[list[str]], rest: Iterator[list[str]]) -> Iterator[list[str]]:
@@ -79,10 +90,12 @@ def _pairs(first: list[list[str]], rest: Iterator[list[str]]) -> Iterator[list[s
             yield row
 
 
-def _collect(rows: Iterator[list[str]], header: Sequence[str], is_padded: bool) -> Annotations:
-    objects: dict[tuple[str | None, str, str | None], _Columns] = {}
+def _collect(rows: Iterator[list[str]], header: Sequence[str], is_padded: bool) -> dict[_Key, _Columns]:
+    objects: dict[_Key, _Columns] = {}
     named, seen, scored = ("name" in header, "visibility" in header, "confidence" in header)
     for row in rows:
+        if len(row) != len(header):
+            raise InputError(f"it has {len(row)} cells, and the header {len(header)}")
         cells = dict(zip(header, (unmasked(cell.strip() if is_padded else cell) for cell in row), strict=True))
         key = (cells.get("image") or None, cells.get("object", ""), cells.get("category") or None)
         columns = objects.setdefault(key, _Columns())
@@ -93,18 +106,24 @@ def _collect(rows: Iterator[list[str]], header: Sequence[str], is_padded: bool) 
             columns.visibility.append(int(cells["visibility"]))
         if scored:
             columns.confidence.append(float(cells["confidence"].strip() or "nan"))
+    return objects
+
+
+def _from_columns(objects: dict[_Key, _Columns], header: Sequence[str]) -> Annotations:
+    """Return the objects of each image; `objects` is emptied, so that a large file is not twice in memory."""
+    named, seen, scored = ("name" in header, "visibility" in header, "confidence" in header)
     images: dict[str | None, list[PointSet]] = {}
     for image, number, category in list(objects):
         columns = objects.pop((image, number, category))
-        images.setdefault(image, []).append(
-            make_points(
+        with naming(image or "its points"):
+            found = make_points(
                 columns.points,
                 columns.names if named else None,
                 columns.visibility if seen else None,
                 columns.confidence if scored and not any(map(isnan, columns.confidence)) else None,
                 category=category,
             )
-        )
+        images.setdefault(image, []).append(found)
     return Annotations(images=images)
 
 

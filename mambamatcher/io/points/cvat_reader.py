@@ -13,15 +13,16 @@ from xml.parsers import expat
 from mambamatcher.errors import InputError
 from mambamatcher.io.checks import naming
 from mambamatcher.io.points.annotations import Annotations, Skeleton
-from mambamatcher.io.points.images import name_frame
+from mambamatcher.io.points.images import UNNAMED_VIDEO, name_frame
 from mambamatcher.io.points.point_set import ABSENT, HIDDEN, VISIBLE, PointSet, Size, make_points
 
 CONFIDENCE = "confidence"  # name of the attribute of a point
 FRAME_NAME = "frame_{:06d}"  # what CVAT calls a frame of a video
 _FRAME = re.compile(r"frame_(\d{6,})\Z")
 _TEXTS = ("name", "svg", "source", "attribute")  # elements whose text is read
-_TAG = re.compile(r"<(line|circle)\b([^>]*)>")
-_ATTRIBUTE = re.compile(r"""data-([\w-]+)=(?:"([^"]*)"|'([^']*)')""")
+# without < in a tag and with a limit for a key, each place is looked at once: a damaged drawing takes no longer
+_TAG = re.compile(r"<(line|circle)\b([^<>]*)>")
+_ATTRIBUTE = re.compile(r"""\bdata-([a-z-]{1,30})=(?:"([^"]*)"|'([^']*)')""")
 
 
 @dataclass
@@ -150,7 +151,7 @@ class CvatReader:
     def _finish(self, shape: _Shape) -> None:
         if shape.frame is None and self._image is None:
             raise KeyError("frame")
-        image = self._image if shape.frame is None else name_frame(self._video or "video", int(shape.frame))
+        image = self._image if shape.frame is None else name_frame(self._video or UNNAMED_VIDEO, int(shape.frame))
         if not any(shape.seen):
             return
         scores = [0.0 if seen == ABSENT else score for seen, score in zip(shape.seen, shape.scores, strict=True)]

@@ -19,7 +19,7 @@ from mambamatcher.io.checks import naming
 from mambamatcher.io.points.annotations import Annotations, Settings
 from mambamatcher.io.points.csv_format import LineWriter, create_text, masked, open_text, text_lines, unmasked
 from mambamatcher.io.points.formats import FORMATS, Format
-from mambamatcher.io.points.images import name_frame, split_frame
+from mambamatcher.io.points.images import UNNAMED_VIDEO, name_frame, split_frame
 from mambamatcher.io.points.point_set import ABSENT, VISIBLE, PointSet, make_points
 
 ROWS = ("scorer", "individuals", "bodyparts", "coords")  # of the header; the second only with several individuals
@@ -65,7 +65,10 @@ def _csv_rows(rows: Iterable[list[str]], keys: int, columns: int) -> Iterator[tu
 
 
 def from_table(table: Table, stem: str) -> Annotations:
-    """Return the objects of each row; `stem` is the name of the file, which names the video of frames."""
+    """Return the objects of each row; `stem` is the name of the file, which may name the video of frames.
+
+    DeepLabCut names predictions `clipDLC_<network>`. Labels, and what `propagate` writes, are named by their content.
+    """
     indices: dict[str, dict[str, dict[str, int]]] = {}
     for index, (individual, point, coordinate) in enumerate(table.columns):
         if indices.setdefault(individual, {}).setdefault(point, {}).setdefault(coordinate, index) != index:
@@ -77,7 +80,8 @@ def from_table(table: Table, stem: str) -> Annotations:
                 raise InputError(f"{point!r:.60} of {individual!r:.60} has no column {min(missing)}")
         where = [(columns["x"], columns["y"], columns.get("likelihood", -1)) for columns in points.values()]
         layouts.append((tuple(points), np.array(where)))
-    video = stem.partition("DLC")[0] or stem
+    is_named = not stem.startswith("CollectedData") and not stem.endswith(".dlc")
+    video = (stem.partition("DLC")[0] or stem) if is_named else UNNAMED_VIDEO
     images: dict[str | None, list[PointSet]] = {}
     for key, row in table.rows:
         image = name_frame(video, int(key)) if key.isdigit() else key.replace("\\", "/")
@@ -95,7 +99,7 @@ def _object(values: np.ndarray, names: tuple[str, ...], where: np.ndarray) -> Po
     if not present.any():
         return None
     has_scores = bool((where[:, 2] >= 0).all())
-    scores = np.nan_to_num(chosen[:, 2]) if has_scores else None
+    scores = np.where(np.isnan(chosen[:, 2]), 0.0, chosen[:, 2]) if has_scores else None
     return make_points(chosen[:, :2], names, np.where(present, VISIBLE, ABSENT), scores)
 
 

@@ -1,6 +1,11 @@
-"""Points as DeepLabCut's HDF5 files, which hold the table of its CSV as pandas stores it; needs pandas and PyTables."""
+"""Points as DeepLabCut's HDF5 files, which hold the table of its CSV as pandas stores it; needs pandas and PyTables.
 
+A process of its own reads a file, since the library of HDF5 crashes on some damaged ones.
+"""
+
+import json
 import pickle
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
@@ -12,6 +17,7 @@ import numpy as np
 
 from mambamatcher.errors import InputError
 from mambamatcher.io.checks import first_line
+from mambamatcher.io.decoding_worker import start_process
 from mambamatcher.io.points.annotations import Annotations, Settings
 from mambamatcher.io.points.deeplabcut_format import Table, from_table, to_table
 from mambamatcher.io.points.formats import FORMATS, Format
@@ -21,6 +27,33 @@ KEY = "df_with_missing"  # what DeepLabCut calls the table
 
 def read_h5(path: Path) -> Annotations:
     """Read labels of images, or predictions for the frames of a video."""
+    process = start_process(serve_table)
+    line, _, values = process.communicate(json.dumps(str(path.absolute())).encode() + b"\n")[0].partition(b"\n")
+    if process.returncode:
+        raise InputError("it is damaged: its reader crashed")
+    answer = json.loads(line)
+    if "error" in answer:
+        raise InputError(answer["error"])
+    columns = [(individual, point, coordinate) for individual, point, coordinate in answer["columns"]]
+    rows = np.frombuffer(values).reshape(len(answer["keys"]), len(columns))
+    return from_table(Table(columns, zip(answer["keys"], rows, strict=True)), path.stem)
+
+
+def serve_table() -> None:
+    """Answer a path on standard input with a line of JSON, and the values of the table: what the process runs."""
+    sys.stdout.buffer.write(b"ready\n")
+    sys.stdout.buffer.flush()
+    path = Path(json.loads(sys.stdin.buffer.readline()))
+    try:
+        columns, keys, values = _read_table(path)
+        answer, content = {"columns": columns, "keys": keys}, values.tobytes()
+    except InputError as error:
+        answer, content = {"error": str(error)}, b""
+    sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n" + content)
+
+
+def _read_table(path: Path) -> tuple[list[tuple[str, ...]], list[str], np.ndarray]:
+    """Return the columns as `Table` has them, the keys of the rows and the values."""
     import pandas
 
     with data_alone():
@@ -32,9 +65,11 @@ def read_h5(path: Path) -> Annotations:
         raise InputError("it is no table of DeepLabCut: its columns must have scorer, bodyparts and coords")
     columns = [tuple(map(str, each[1:])) for each in frame.columns]
     named = [each if len(each) == 3 else ("", *each) for each in columns]
-    keys = ("/".join(map(str, each)) if isinstance(each, tuple) else str(each) for each in frame.index)
-    values = frame.to_numpy(dtype=np.float64)
-    return from_table(Table(named, zip(keys, values, strict=True)), path.stem)  # type: ignore[arg-type]
+    keys = ["/".join(map(str, each)) if isinstance(each, tuple) else str(each) for each in frame.index]
+    try:
+        return named, keys, np.ascontiguousarray(frame.to_numpy(dtype=np.float64))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"its places must be numbers: {first_line(error)}") from error
 
 
 def write_h5(path: Path, annotations: Annotations, settings: Settings) -> None:

@@ -4,6 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
+from os.path import isdir, isfile  # unlike those of Path, they accept names that no file can have
 from pathlib import Path, PurePosixPath
 
 from mambamatcher.errors import InputError
@@ -11,6 +12,7 @@ from mambamatcher.io.images import read_size
 from mambamatcher.io.points.annotations import Annotations
 from mambamatcher.io.points.point_set import PointSet, Size
 
+UNNAMED_VIDEO = "video"  # of frames in a file that does not say which video they are of
 _FRAME = re.compile(r"(.+)#(\d+)\Z", re.DOTALL)
 
 
@@ -51,11 +53,16 @@ class ImageNames:
         self._by_file: dict[str, list[str]] = defaultdict(list)
         for name in self._known:
             self._by_file[name.rpartition("/")[2]].append(name)
+        self._videos = {frame[0] for frame in map(split_frame, self._known) if frame is not None}
 
     def find(self, name: str) -> str | None:
         """Return the known name that shares most folders from the end; None where there is none, or several are."""
         if name in self._known:
             return name
+        frame = split_frame(name)
+        if frame is not None and frame[0] == UNNAMED_VIDEO and len(self._videos) == 1:
+            there = name_frame(next(iter(self._videos)), frame[1])
+            return there if there in self._known else None
         parts = PurePosixPath(name.replace("\\", "/")).parts[::-1]
         ranked: dict[int, list[str]] = defaultdict(list)
         for candidate in self._by_file.get(parts[0], ()) if parts else ():
@@ -78,7 +85,7 @@ def find_in_folder(annotations: Annotations, root: Path) -> Annotations:
     Raises:
         InputError: An image is not in the folder, or cannot be read.
     """
-    if not root.is_dir():
+    if not isdir(root):
         raise InputError(f"there is no folder {root}")
     names: ImageNames | None = None
     images: dict[str | None, list[PointSet]] = {}
@@ -101,7 +108,7 @@ def find_in_folder(annotations: Annotations, root: Path) -> Annotations:
 
 def _is_within(root: Path, image: str) -> bool:
     path = PurePosixPath(image)
-    return not path.is_absolute() and ".." not in path.parts and (root / path).is_file()
+    return not path.is_absolute() and ".." not in path.parts and isfile(root / path)
 
 
 def _same_size(said: Size | None, size: Size, image: str) -> Size:

@@ -5,10 +5,10 @@ images as `{"images": {"a.jpg": {"points": ...}, ...}}`. An image with several o
 """
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from mambamatcher.io.checks import check_kind, naming
 from mambamatcher.io.points.annotations import Annotations, Settings
 from mambamatcher.io.points.formats import FORMATS, Format
 from mambamatcher.io.points.point_set import PointSet, make_points
@@ -18,16 +18,19 @@ def from_json(content: Any) -> Annotations:
     """Return the objects of each image; None stands for an image that is not named."""
     if isinstance(content, list):
         return Annotations(images={None: [make_points(content)]})
+    if not isinstance(content, dict):
+        raise TypeError(f"it is {content!r:.60}")
     if "images" not in content:
         return Annotations(images={None: [_from_entry(content)]})
     skeletons = {
         category: tuple((str(start), str(end)) for start, end in pairs)
         for category, pairs in content.get("skeletons", {}).items()
     }
-    entries, images = content["images"], {}
+    entries, images = check_kind(content["images"], dict, "images"), {}
     for name in list(entries):
         entry = entries.pop(name)  # so that a large file is not twice in memory
-        images[name] = [_from_entry(each) for each in (entry if isinstance(entry, list) else [entry])]
+        with naming(f"images[{name!r:.60}]"):
+            images[name] = [_from_entry(each) for each in (entry if isinstance(entry, list) else [entry])]
     return Annotations(images=images, skeletons=skeletons)
 
 
@@ -45,15 +48,17 @@ def write_json(path: Path, annotations: Annotations, settings: Settings) -> None
         file.write("\n}}\n")
 
 
-def _from_entry(entry: Mapping[str, Any]) -> PointSet:
-    size = entry.get("size")
+def _from_entry(entry: Any) -> PointSet:
+    size, names, category = (check_kind(entry, dict, "an entry").get(key) for key in ("size", "names", "category"))
+    if category is not None:
+        check_kind(category, str, "category")
     return make_points(
         entry["points"],
-        entry.get("names"),
+        None if names is None else check_kind(names, list, "names"),
         entry.get("visibility"),
         entry.get("confidence"),
         None if size is None else (int(size[0]), int(size[1])),
-        entry.get("category"),
+        category,
     )
 
 

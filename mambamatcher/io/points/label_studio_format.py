@@ -59,9 +59,10 @@ def clean_image(url: str) -> str:
         >>> clean_image("/data/local-files/?d=photos/0.jpg"), clean_image("/data/upload/3/1a2b3c4d-0.jpg")
         ('photos/0.jpg', '0.jpg')
     """
-    parts = urlsplit(url) if "?" in url or "://" in url or url.startswith("/data/") else None
-    if parts is None:
+    has_query = "?d=" in url or (url.startswith("/") and "?" in url)  # a relative path may have a question mark
+    if not has_query and "://" not in url and not url.startswith("/data/"):
         return url
+    parts = urlsplit(url)
     if local := parse_qs(parts.query).get("d"):
         return local[0]
     if uploaded := _UPLOADED.match(parts.path):

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from mambamatcher.errors import InputError
 
 ABSENT, HIDDEN, VISIBLE = 0, 1, 2  # COCO's numbers; the coordinates of an absent point mean nothing
-LARGEST = 1e9  # pixels; more can be neither rounded nor drawn
+LARGEST = 1e9  # pixels; more can be neither rounded nor drawn. Also of confidences, which some tools have above 1
 
 Pixels = Float[NDArray[np.float64], "keypoint 2"]
 Size = tuple[int, int]
@@ -106,8 +106,8 @@ def make_points(
     if size is not None and not (0 < size[0] < LARGEST and 0 < size[1] < LARGEST):
         raise InputError(f"an image of {size[0]}x{size[1]} pixels cannot be")
     sure = None if confidence is None else np.asarray(confidence, dtype=np.float64)
-    if sure is not None and not np.isfinite(sure).all():
-        raise InputError(f"confidences must be finite numbers, got {reprlib.repr(sure.tolist())}")
+    if sure is not None and not (np.abs(sure) < LARGEST).all():
+        raise InputError(f"confidences must be finite numbers, such as 0.9, got {reprlib.repr(sure.tolist())}")
     return PointSet(
         points=np.nan_to_num(array, posinf=0, neginf=0),
         names=labels,

@@ -66,7 +66,8 @@ def _from_instance(instance: Any, size: Size | None) -> PointSet | None:
     if not placed.any():
         return None
     seen = np.where(placed, np.where(table["visible"], VISIBLE, HIDDEN), ABSENT)
-    scores = np.nan_to_num(table["score"]) if "score" in (table.dtype.names or ()) else None
+    has_scores = "score" in (table.dtype.names or ())
+    scores = np.where(np.isnan(table["score"]), 0.0, table["score"]) if has_scores else None
     name = instance.skeleton.name
     return make_points(places, instance.skeleton.node_names, seen, scores, size, None if name is None else str(name))
 

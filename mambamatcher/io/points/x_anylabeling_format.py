@@ -54,34 +54,29 @@ def from_label_file(content: Mapping[str, Any], folder: PurePosixPath | None = N
 
 def from_shapes(shapes: Any, size: Size | None) -> list[PointSet]:
     """Return the objects that a list of shapes has points of."""
-    grouped: dict[Any, list[Mapping[str, Any]]] = {}
+    grouped: dict[Any, list[tuple[tuple[float, float], str, int, float | None]]] = {}
     categories: dict[Any, str] = {}
     for number, shape in enumerate(check_kind(shapes, list, "shapes")):
         with naming(f"shapes[{number}]"):
             group = check_kind(shape, dict, "a shape").get("group_id")
             if shape["shape_type"] == "point":
-                grouped.setdefault(group, []).append(shape)
+                grouped.setdefault(group, []).append(_point(shape))
             elif shape["shape_type"] == "rectangle" and group is not None:
                 categories[group] = check_kind(shape["label"], str, "label")
     found = []
     for group, points in grouped.items():
-        scores = [point.get("score") for point in points]
-        found.append(
-            make_points(
-                [_place(point) for point in points],
-                [check_kind(point["label"], str, "label") for point in points],
-                [HIDDEN if point.get("difficult") else VISIBLE for point in points],
-                None if None in scores else [float(score or 0) for score in scores],
-                size,
-                categories.get(group),
-            )
-        )
+        places, names, seen, scores = map(list, zip(*points, strict=True))
+        found.append(make_points(places, names, seen, None if None in scores else scores, size, categories.get(group)))
     return found
 
 
-def _place(shape: Mapping[str, Any]) -> tuple[float, float]:
+def _point(shape: Mapping[str, Any]) -> tuple[tuple[float, float], str, int, float | None]:
+    """Return place, name, visibility and score of a shape of the type `point`."""
     ((x, y),) = shape["points"]
-    return float(x), float(y)
+    score = shape.get("score")
+    seen = HIDDEN if shape.get("difficult") else VISIBLE
+    label = check_kind(shape["label"], str, "label")
+    return (float(x), float(y)), label, seen, None if score is None else float(score)
 
 
 def to_shapes(objects: Sequence[PointSet]) -> list[dict[str, Any]]:
