@@ -119,7 +119,7 @@ def _train_chain(name: str, out: Path, hardware: "Hardware", resume: bool, optio
         run = out / each
         if not (resume and (run / MODEL / CONFIG).exists()):
             started = _options(resume=resume and (run / RECIPE).exists())
-            changes = [] if last is None else [f"start={last}"]
+            changes: list[str] = [] if last is None else [f"start={last}"]
             command = ["train", "--recipe", each, "--out", str(run), *options, *_options(**asdict(hardware)), *started]
             # in a process of its own, since Lightning starts this very command again for each further process
             done = subprocess.run([sys.executable, "-m", "mambamatcher", *command, *changes], check=False)

@@ -130,6 +130,21 @@ def curve_of_learning() -> list[str]:
     return [f"rises from {curve[0][2]:.1f} to {curve[-1][2]:.1f} within {curve[-1][0]:.0f} s"]
 
 
+def runtimes() -> list[str]:
+    found = load("runtime/runtime.json")["times"]
+    shown = {"first_match_seconds": 2, "encode_cpu_seconds": 2, "propagate_images_per_second": 1, "peak_mib": 0}
+    return [" | ".join(f"{row[key]:.{digits}f}" for row in found) for key, digits in shown.items()]
+
+
+def fine_tuning() -> list[str]:
+    return [
+        f"| {category} {row['draw'] + 1} | {100 * row['first']:.1f} | {100 * row['second']:.1f} | "
+        f"{100 * (row['second'] - row['first']):+.1f} ({100 * row['low']:+.1f} to {100 * row['high']:+.1f}) |"
+        for category in ("car", "chair")
+        for row in load(f"own-data-{category}.json")["draws"]
+    ]
+
+
 CARD = "mambamatcher/assets/lite/README.md"
 DEFAULT_CARD = "mambamatcher/assets/default/README.md"
 
@@ -150,6 +165,8 @@ DEFAULT_CARD = "mambamatcher/assets/default/README.md"
         (DEFAULT_CARD, confidence_of_default),
         (DEFAULT_CARD, categories_of_default),
         ("docs/training.md", curve_of_learning),
+        ("docs/runtimes.md", runtimes),
+        ("docs/tutorials/train-on-own-data.md", fine_tuning),
     ],
     ids=lambda value: value if isinstance(value, str) else value.__name__,
 )
