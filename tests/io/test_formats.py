@@ -6,6 +6,7 @@ import re
 import signal
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 from time import process_time
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
@@ -34,6 +35,7 @@ from mambamatcher.io.points.label_studio_format import clean_image
 from tests.helpers import noise_file
 from tests.io.examples import assert_same_points, file_of, one_each, several_each, video
 
+ROOT = Path(__file__).parents[2]
 READ = [name for name, each in FORMATS.items() if each.is_read]
 INSTALLED = [name for name in READ if all(find_spec(module) for module in FORMATS[name].needs)]
 WITHOUT_VISIBILITY = ("deeplabcut", "deeplabcut-h5")
@@ -84,6 +86,15 @@ def test_the_content_tells_the_format_whatever_the_file_is_called(name, tmp_path
 def test_an_unknown_format_is_answered_with_those_there_are(tmp_path):
     with pytest.raises(ConfigError, match="Did you mean 'deeplabcut'"):
         write_points(tmp_path / "a", one_each(), format="deeplabcat")
+
+
+def test_the_page_states_the_longest_time_and_the_most_memory_that_were_measured():
+    found = json.loads((ROOT / "benchmarks" / "results" / "formats.json").read_text())
+    assert (found["images"], found["points per image"]) == (100_000, 20)
+    runs = [found[name][action] for name in READ for action in ("write", "read")]
+    seconds, memory = (max(run[key] for run in runs) for key in ("seconds", "peak memory, MB"))
+    page = (ROOT / "docs" / "tools" / "index.md").read_text()
+    assert f"more than {seconds:.0f} s or more than {memory} MB" in page
 
 
 # Label Studio

@@ -36,7 +36,7 @@ def test_a_run_killed_at_arbitrary_points_ends_with_the_same_weights_bit_for_bit
     finish(command(photos, tmp_path / "whole", *RECIPE))
     killed, points = 0, random.Random(seed)
     run, resume = tmp_path / "killed", []
-    for kill in range(5):
+    for kill in range(4):
         # the first when the run has only begun, the others as soon as each has come a step further
         sign, longest = (run / "recipe.json", 2.0) if kill == 0 else (run / "last.ckpt", 0.6)
         process = subprocess.Popen(
@@ -51,7 +51,7 @@ def test_a_run_killed_at_arbitrary_points_ends_with_the_same_weights_bit_for_bit
             killed += 1
         process.wait()
         resume = ["--resume"]
-    assert killed >= 4  # a quick machine may be done before the last one
+    assert killed >= 3  # a quick machine may be done before the last one
     finish(command(photos, run, "--resume", *RECIPE))
     (best, last), (best_killed, last_killed) = weights(tmp_path / "whole"), weights(run)
     assert best.keys() == best_killed.keys()
