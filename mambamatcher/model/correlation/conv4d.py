@@ -70,7 +70,10 @@ class Conv4dAggregator(CorrelationAggregator):
             return self._convolve(correlation).squeeze(1)
         filtered = mutual_filter(correlation)
         swapped = rearrange(filtered, "b level hs ws ht wt -> b level ht wt hs ws")
-        forwards, backwards = F.relu(self._convolve(filtered)), F.relu(self._convolve(swapped))
+        if swapped.shape == filtered.shape:  # at once, so that the spectra of the kernels are computed once
+            forwards, backwards = F.relu(self._convolve(torch.cat([filtered, swapped]))).chunk(2)
+        else:
+            forwards, backwards = F.relu(self._convolve(filtered)), F.relu(self._convolve(swapped))
         return mutual_filter(forwards + rearrange(backwards, "b 1 ht wt hs ws -> b 1 hs ws ht wt")).squeeze(1)
 
 
