@@ -54,7 +54,7 @@ def test_the_league_shows_the_cost_of_each_head_beside_its_pck(tmp_path, monkeyp
     made = {"base": "vit-s", "steps": 2, "limit": None, "evaluations": {"voc selection": evaluation}}
     rows = tmp_path / "rows" / "vit-s"
     rows.mkdir(parents=True)
-    for key in ("league-cats", "correlation-descending"):
+    for key in ("league-cats", "league-scan"):
         (rows / f"{key}-seed0.json").write_text(json.dumps(made))
     found = reproduce("league", ReproduceOptions(budget=2, finished=True, out=tmp_path))
     assert found.columns == ("PCK@0.05", "PCK@0.10", "PCK@0.15", "parameters", "ms", "GB")
