@@ -225,7 +225,7 @@ def _register_trained(
             for row, found in outcomes.items()
         ]
         by_evaluation = zip(*lines_of, strict=True)
-        ours = next((row for row in outcomes if row.key == trained_rows.DESCENDING.key), None)
+        ours = next((row for row in outcomes if row.changes == trained_rows.DESCENDING.changes), None)
         if ours is not None:
             for where in outcomes[ours][0]["evaluations"]:
                 remarks += [
