@@ -12,12 +12,14 @@ from mambamatcher.evaluation.predictors import MatcherPredictor
 from mambamatcher.evaluation.report import Report
 from mambamatcher.matching.matcher import Matcher
 from mambamatcher.model.backbones import VitConfig
-from mambamatcher.model.checkpoint import reconfigured
+from mambamatcher.model.checkpoint import load_pretrained, read_config, reconfigured
 from mambamatcher.model.correlation import MeanAggregation
 from mambamatcher.model.features import NoAggregation
-from mambamatcher.model.mambamatcher import ModelConfig
+from mambamatcher.model.mambamatcher import MambaMatcher, ModelConfig
 from mambamatcher.model.presets import paper_sharp
+from mambamatcher.model.saved import CONFIG, SHIPPED
 from mambamatcher.paper import costs
+from mambamatcher.paper.initialisation import copy_backbone
 from mambamatcher.paper.output import MEASURED, Cell, Row
 
 ALPHAS = (0.05, 0.10, 0.15)
@@ -167,10 +169,26 @@ def resolution_rows(evaluation: Evaluation) -> list[Row]:
     return rows
 
 
-def untrained_config(layer: int, facet: str) -> ModelConfig:
-    """Return the configuration of an untrained readout of one facet of one layer of DINOv2."""
-    backbone = VitConfig(layers=(layer,), facets=(facet,))
-    return replace(paper_sharp(), backbone=backbone, features=NoAggregation(), correlation=MeanAggregation())
+def untrained_config(base: str, layer: int, facet: str) -> ModelConfig:
+    """Return the configuration of an untrained readout of one facet of one layer.
+
+    Args:
+        base: `paper` for DINOv2-B, `vit-s` for the backbone of the shipped model `default`.
+        layer: Number of the block, from 0.
+        facet: Facet of the block.
+    """
+    config = paper_sharp() if base == "paper" else replace(read_config(SHIPPED["default"] / CONFIG), mirror=False)
+    assert isinstance(config.backbone, VitConfig)
+    backbone = replace(config.backbone, layers=(layer,), facets=(facet,))
+    return replace(config, backbone=backbone, features=NoAggregation(), correlation=MeanAggregation())
+
+
+def untrained_model(base: str, config: ModelConfig) -> MambaMatcher:
+    """Build a model of `untrained_config` with the weights of its base's backbone."""
+    model = MambaMatcher(config)
+    if base != "paper":
+        copy_backbone(load_pretrained(SHIPPED["default"]), model)
+    return model
 
 
 def untrained_row(name: str, evaluation: Evaluation, reference: str) -> Row:

@@ -41,7 +41,7 @@ def write_initial_model(
     source = load_pretrained(trained)
     torch.manual_seed(seed)
     model = MambaMatcher(config)
-    _copy_backbone(source, model)
+    copy_backbone(source, model)
     if not new_features:
         model.features.load_state_dict(source.features.state_dict())
     project = source.correlation.get_submodule("project")
@@ -62,13 +62,13 @@ def write_untrained_levels(config: ModelConfig, folder: Path, trained: Path, pai
     """
     torch.manual_seed(0)
     model = MambaMatcher(config)
-    _copy_backbone(load_pretrained(trained), model)
+    copy_backbone(load_pretrained(trained), model)
     dataset = PairDataset(pairs[:PAIRS], config.side)
     principal_projections(model.backbone, [dataset[index].source_image for index in range(len(dataset))])
     save_pretrained(model, folder, overwrite=True)
 
 
-def _copy_backbone(source: MambaMatcher, model: MambaMatcher) -> None:
+def copy_backbone(source: MambaMatcher, model: MambaMatcher) -> None:
     """Copy the network, and the projections if both models have the same ones."""
     theirs, own = source.backbone.state_dict(), model.backbone.state_dict()
     fits = {key for key, value in own.items() if key in theirs and theirs[key].shape == value.shape}

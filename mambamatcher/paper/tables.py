@@ -6,7 +6,6 @@ from pathlib import Path
 
 from mambamatcher.errors import ConfigError
 from mambamatcher.matching.matcher import Matcher
-from mambamatcher.model.mambamatcher import MambaMatcher
 from mambamatcher.model.presets import paper
 from mambamatcher.model.saved import SHIPPED
 from mambamatcher.paper import costs, evaluated_rows, flops, requirements, trained_rows
@@ -17,8 +16,9 @@ from mambamatcher.paper.output import Cell, Row, TableResult
 from mambamatcher.paper.quoted import QUOTED_TABLES, QuotedTable
 from mambamatcher.paper.requirements import Requirement
 from mambamatcher.paper.trained_rows import BASES, Base, TrainedRow, base_of
-from mambamatcher.registry import Registry
+from mambamatcher.registry import Registry, unknown
 
+VIT_BASES = ("vit-s", "paper")  # those with the layers and facets of a ViT
 COST_COLUMNS = ("parameters", "ms", "GB")
 COSTS = "Cost of a pair from the levels of the backbone to the refined map: {}."
 GRIDS = {420: 30, 560: 40, 700: 50}  # by image side, as in the paper's cost table
@@ -199,9 +199,7 @@ def _register_trained(
     """
 
     def requires(options: ReproduceOptions) -> list[Requirement]:
-        if options.base in BASES and options.base not in bases:
-            raise ConfigError(f"the table {name} needs --base {' or '.join(bases)}, got {options.base}")
-        base = base_of(options.base or bases[0], full_set=full_set)
+        base = base_of(_checked_base(name, options, bases), full_set=full_set)
         steps = requirements.given(options.budget, "the number of training steps per row (--budget)")
         if options.finished:
             return [steps]
@@ -214,7 +212,7 @@ def _register_trained(
         ]
 
     def measure(options: ReproduceOptions) -> tuple[list[Row], list[str]]:
-        ablation = options.ablation(base_of(options.base or bases[0], full_set=full_set))
+        ablation = options.ablation(base_of(_checked_base(name, options, bases), full_set=full_set))
         if not options.finished:
             train_rows(rows, ablation)
         outcomes = {row: found for row in rows if (found := finished(row, ablation))}
@@ -249,25 +247,38 @@ def _register_computed(name: str, compute: Callable[[], tuple[list[Row], Sequenc
 
 
 def _register_untrained(name: str, layers_and_facets: dict[str, tuple[int, str]], reference: str) -> None:
-    """Register a table of nearest neighbours on single layers and facets of DINOv2."""
-    variants = {row: evaluated_rows.untrained_config(*choice) for row, choice in layers_and_facets.items()}
+    """Register a table of nearest neighbours on single layers and facets of a ViT."""
+
+    def base_for(options: ReproduceOptions) -> str:
+        return _checked_base(name, options, VIT_BASES)
 
     def small(options: ReproduceOptions) -> str:
         return "test-small" if options.split == "test" else options.split
 
     def requires(options: ReproduceOptions) -> list[Requirement]:
-        first = next(iter(variants.values()))
+        first = evaluated_rows.untrained_config(base_for(options), *next(iter(layers_and_facets.values())))
         return [requirements.data("spair", small(options), options.root), requirements.weights(first)]
 
     def measure(options: ReproduceOptions) -> tuple[list[Row], Sequence[str]]:
-        rows = []
-        for row, config in variants.items():
-            matcher = Matcher(MambaMatcher(config))
-            evaluation = options.evaluation_of(f"dinov2-{row.lower()}", matcher, small(options))
+        base, rows = base_for(options), []
+        for row, choice in layers_and_facets.items():
+            matcher = Matcher(evaluated_rows.untrained_model(base, evaluated_rows.untrained_config(base, *choice)))
+            evaluation = options.evaluation_of(f"{base}-{name}-{row.lower()}", matcher, small(options))
             rows.append(evaluated_rows.untrained_row(row, evaluation, reference))
         return rows, ()
 
     _register(name, requires, measure)
+
+
+def _checked_base(name: str, options: ReproduceOptions, bases: Sequence[str]) -> str:
+    """Return the base that the options choose, by default the first that the table allows."""
+    if options.base is None:
+        return bases[0]
+    if options.base not in BASES:
+        raise unknown("base", options.base, BASES)
+    if options.base not in bases:
+        raise ConfigError(f"the table {name} needs --base {' or '.join(bases)}, got {options.base}")
+    return options.base
 
 
 _register_per_benchmark("main", evaluated_rows.main_rows)
@@ -281,9 +292,9 @@ _register_computed("baselines", lambda: ([], ("Only quoted: there is nothing to 
 _register_from_pf_pascal("pf-willow", "pf-willow", evaluated_rows.willow_rows)
 _register_from_pf_pascal("cross-dataset", "spair", evaluated_rows.cross_dataset_rows)
 _register_untrained("facets", {facet.title(): (11, facet) for facet in ("token", "query", "key", "value")}, "bbox")
-_register_trained("facets-combined", trained_rows.FACETS_COMBINED, bases=("vit-s", "paper"))
+_register_trained("facets-combined", trained_rows.FACETS_COMBINED, bases=VIT_BASES)
 _register_untrained("layers", {str(layer): (layer, "token") for layer in range(12)}, "img")
-_register_trained("layers-combined", trained_rows.LAYERS_COMBINED, bases=("vit-s", "paper"))
+_register_trained("layers-combined", trained_rows.LAYERS_COMBINED, bases=VIT_BASES)
 _register_trained("features", trained_rows.FEATURES)
 _register_trained("correlation", trained_rows.CORRELATION)
 _register_trained("sort-key", trained_rows.SORT_KEY, full_set=True)

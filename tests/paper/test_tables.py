@@ -2,11 +2,16 @@ import json
 from dataclasses import replace
 
 import pytest
+import torch
+from torch.testing import assert_close
 
 from mambamatcher.errors import ConfigError, InputError, WeightsError
 from mambamatcher.matching.matcher import Matcher
 from mambamatcher.model.backbones import VitConfig
+from mambamatcher.model.checkpoint import load_pretrained
+from mambamatcher.model.saved import SHIPPED
 from mambamatcher.paper import tables
+from mambamatcher.paper.evaluated_rows import untrained_config, untrained_model
 from mambamatcher.paper.figures import FIGURES
 from mambamatcher.paper.output import MEASURED, QUOTED, Cell, Row, TableResult, write_figure, write_table
 from mambamatcher.paper.tables import ReproduceOptions, reproduce
@@ -40,12 +45,26 @@ def test_everything_that_is_missing_is_named_at_once(tmp_path):
 def test_a_table_without_its_weights_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(VitConfig, "build", no_weights)
     with pytest.raises(InputError, match="DINOv2's weights are not"):
-        reproduce("facets", ReproduceOptions(root=tmp_path))
+        reproduce("facets", ReproduceOptions(root=tmp_path, base="paper"))
 
 
 def test_tables_about_dinov2_refuse_another_base(tmp_path):
     with pytest.raises(ConfigError, match="needs --base vit-s or paper, got embedded"):
         reproduce("layers-combined", ReproduceOptions(root=tmp_path, budget=2, base="embedded"))
+
+
+@pytest.mark.parametrize("table", ["facets", "correlation"])
+def test_a_base_that_does_not_exist_is_refused(table, tmp_path):
+    with pytest.raises(ConfigError, match="unknown base 'vit-m'"):
+        reproduce(table, ReproduceOptions(root=tmp_path, budget=2, base="vit-m"))
+
+
+def test_a_single_facet_of_the_shipped_backbone_is_what_the_shipped_model_computes():
+    shipped = load_pretrained(SHIPPED["default"])
+    model = untrained_model("vit-s", untrained_config("vit-s", 7, "token"))
+    image = torch.rand(1, 3, 56, 56)
+    position = shipped.config.backbone.layers.index(7)
+    assert_close(model.backbone(image)[:, 0], shipped.backbone(image)[:, position])
 
 
 def test_the_league_shows_the_cost_of_each_head_beside_its_pck(tmp_path, monkeypatch):
