@@ -19,6 +19,7 @@ Box = tuple[float, float, float, float]
 
 # VOC counts pixels from one and some releases round, so a correct box may extend this far beyond its image
 BOX_TOLERANCE = 2.0
+RENDERED = 8  # pairs that stand for all that were rendered from a seed
 _PAIRED = (("L", "R"), ("l", "r"), ("Left", "Right"), ("left", "right"), ("LEFT", "RIGHT"))
 _MIRRORED = dict(_PAIRED) | {right: left for left, right in _PAIRED}
 # a word at the start of the name or after a sign, or a capitalised one after a small letter; a letter alone
@@ -133,9 +134,16 @@ def are_named(names: tuple[str, ...]) -> bool:
 
 
 def fingerprint(pairs: Sequence[Pair]) -> str:
-    """Return a hash of names, annotations and image files. It does not depend on the folder they are in."""
+    """Return a hash of names, annotations and image files. It does not depend on the folder they are in.
+
+    Of pairs that are rendered from a seed, the first few and their number stand for all: to render a whole split would
+    take longer than to evaluate a part of it.
+    """
     digest = sha256()
     seen = set()
+    if pairs and pairs[0].source.rendered is not None:
+        digest.update(str(len(pairs)).encode())
+        pairs = pairs[:RENDERED]
     for pair in pairs:
         content = [pair.name, pair.category, _annotation(pair.source), _annotation(pair.target), dict(pair.variation)]
         digest.update(json.dumps(content, sort_keys=True).encode())

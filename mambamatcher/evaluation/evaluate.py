@@ -67,7 +67,7 @@ def evaluate(predictor: Predictor, request: Request, engine: Engine = LOCAL) -> 
 def evaluation_job(predictor: Predictor, pairs: Sequence[Pair], header: Header, request: Request) -> Job[Report]:
     """Return the job that predicts pairs into the file of predictions and reports on it."""
     path = request.output / PREDICTIONS
-    chosen = [pairs[index] for index in _chosen([pair.category for pair in pairs], request)]
+    chosen = [pairs[index] for index in _chosen_of(pairs, request)]
     return Job(
         label=f"{header.dataset} {header.split}",
         inputs=chosen,
@@ -101,8 +101,7 @@ def rescore(path: Path, request: Request) -> Report:
         return _report(saved, request, {saved.records[index]["pair"] for index in kept})
     reading = _read(request)
     header = _header(path.stem, {}, reading, request)
-    kept = _chosen([pair.category for pair in reading.pairs], request)
-    records = complete(lines, [reading.pairs[index] for index in kept])
+    records = complete(lines, [reading.pairs[index] for index in _chosen_of(reading.pairs, request)])
     return _report(Predictions(header, records), request, {record["pair"] for record in records})
 
 
@@ -128,6 +127,13 @@ def _header(model: str, configuration: Mapping[str, Any], reading: Reading, requ
         pairs=len(reading.pairs),
         skipped=reading.skipped,
     )
+
+
+def _chosen_of(pairs: Sequence[Pair], request: Request) -> list[int]:
+    """Return which of all pairs of a split a request is about, reading only these unless it is a sample."""
+    if request.sample is None:
+        return list(range(len(pairs))[: request.limit])
+    return _chosen([pair.category for pair in pairs], request)
 
 
 def _chosen(categories: Sequence[str], request: Request) -> list[int]:

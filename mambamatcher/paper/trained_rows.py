@@ -267,13 +267,14 @@ SCAN = (
 SIGNIFICANCE = (replace(FASTFORMER, seeds=3), DESCENDING)
 
 
-def _system(key: str, name: str, *changes: str, new_features: bool = False) -> TrainedRow:
-    slower = "correlation_learning_rate=1e-3"  # at the scan's rate a transformer diverges
+def _system(key: str, name: str, rate: str, *changes: str, new_features: bool = False) -> TrainedRow:
+    rates = f"learning_rate={rate}", f"correlation_learning_rate={rate}"
     return TrainedRow(
-        key=f"league-{key}", paper=name, changes=(*changes, slower), own_start=True, new_features=new_features
+        key=f"league-{key}", paper=name, changes=(*changes, *rates), own_start=True, new_features=new_features
     )
 
 
+# The rate of each head is the best of 1e-2, 1e-3 and 1e-4 after 120 steps (benchmarks/league_rates.py).
 # Its rows have files of their own, so that other tables may train for another number of steps.
 # CHM and SCorrSAN are published for one level and have a feature part of their own, which is trained with the head
 ONE_LEVEL = ("model.backbone.layers=[11]", 'model.backbone.facets=["token"]', "model.backbone.width=none")
@@ -282,18 +283,24 @@ LEAGUE = (
     _system(
         "ncnet",
         "NCNet",
+        "1e-4",
         "model.correlation=conv4d",
         "model.correlation.kernel_size=5",
         "model.correlation.hidden=[16, 16]",
         "model.correlation.consensus=true",
     ),
-    _system("chm", "CHM", *ONE_LEVEL, "model.features=scale_space", "model.correlation=hough", new_features=True),
-    _system("transformatcher", "TransforMatcher", "model.correlation=fastformer", "model.correlation.upsample=2"),
-    _system("cats", "CATs", "model.correlation=cats"),
-    _system("cats-plus-plus", "CATs++", "model.correlation=cats_plus_plus"),
+    _system(
+        "chm", "CHM", "1e-3", *ONE_LEVEL, "model.features=scale_space", "model.correlation=hough", new_features=True
+    ),
+    _system(
+        "transformatcher", "TransforMatcher", "1e-3", "model.correlation=fastformer", "model.correlation.upsample=2"
+    ),
+    _system("cats", "CATs", "1e-4", "model.correlation=cats"),
+    _system("cats-plus-plus", "CATs++", "1e-3", "model.correlation=cats_plus_plus"),
     _system(
         "scorrsan",
         "SCorrSAN",
+        "1e-3",
         *ONE_LEVEL,
         "model.features=spatial_context",
         "model.correlation=high_resolution",
@@ -302,6 +309,7 @@ LEAGUE = (
     _system(
         "hccnet",
         "HCCNet",
+        "1e-3",
         "model.features=sliced",
         "model.features.slices=4",
         "model.correlation=pointwise",

@@ -21,6 +21,7 @@ def test_pairs_are_rendered_alike_every_time(pairs):
     assert pairs[3] == pairs[3]
     assert fingerprint(pairs[:2]) == fingerprint(read_pairs("synthetic", "val").pairs[:2])
     assert fingerprint(pairs[:2]) != fingerprint(read_pairs("synthetic", "test").pairs[:2])
+    assert fingerprint(pairs[:20]) != fingerprint(pairs[:21])
 
 
 def test_rendered_images_reach_the_dataset_with_their_keypoints(pairs):

@@ -62,7 +62,6 @@ def trained(monkeypatch):
 
 def test_a_row_is_trained_evaluated_and_kept_and_all_rows_share_their_features(ablation, monkeypatch):
     monkeypatch.setattr(ablations, "VALIDATION_PAIRS", 2)
-    monkeypatch.setattr("mambamatcher.evaluation.evaluate.fingerprint", lambda _: "renders the whole split")
     once = replace(LINEAR, seeds=1)
     train_rows([once], ablation)
     assert [path.name for path in ablation.results.iterdir()] == ["linear-seed0.json"]
@@ -162,7 +161,6 @@ def test_a_scan_of_the_vit_base_starts_near_the_weighted_sum_and_its_state_alrea
 
 def test_rows_of_a_base_with_levels_train_their_head_on_features_trained_once(ablation, monkeypatch):
     monkeypatch.setattr(ablations, "VALIDATION_PAIRS", 2)
-    monkeypatch.setattr("mambamatcher.evaluation.evaluate.fingerprint", lambda _: "renders the whole split")
     folder = ablation.runs.parent / "shipped"
     torch.manual_seed(0)
     save_pretrained(MambaMatcher(tiny()), folder)
