@@ -73,18 +73,20 @@ class OnnxRuntime:
     def _path(self) -> Path:
         return self._folder / (INT8_GRAPH if self._int8 else GRAPH)
 
-    def _start(self) -> None:
+    def _start(self) -> Any:
         path = self._path
         outline = read_outline(self._graph, str(path))
         weights = read_arrays(self._content, str(self._folder / WEIGHTS))
         _check_fit(outline, self.config, weights, path)
-        self._session = _session(self._graph, _given(outline, weights), self._threads, path)
-        shape = self._shape = self._session.get_outputs()[0].shape
+        session = _session(self._graph, _given(outline, weights), self._threads, path)
+        shape = self._shape = session.get_outputs()[0].shape
         if len(shape) != 4 or not all(isinstance(size, int) and size > 0 for size in shape):
             raise WeightsError(f"{path} gives features of shape {shape}; export the model again")
         self._head = read_head(self.config, shape[0], weights, self._threads or default_threads())
         self.linear = self._head.linear
         self._stride = self.side // shape[2]
+        self._session: Any = session
+        return session
 
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in self.__dict__.items() if key not in ("_session", "_head")}
@@ -131,10 +133,9 @@ class OnnxRuntime:
     def encode(self, pixels: Pixels) -> Encoded:
         """Compute everything that depends on one image alone."""
         self._check_memory(pair=False)
-        if self._session is None:
-            self._start()
+        session = self._session or self._start()  # kept here, since `for_many` may drop it meanwhile
         try:
-            features = self._session.run([FEATURES], {PIXELS: pixels})[0]
+            features = session.run([FEATURES], {PIXELS: pixels})[0]
         except Exception as error:  # its errors have no common base class
             raise WeightsError(f"ONNX Runtime cannot run {self._path}: {first_line(error)}") from error
         if list(features.shape) != self._shape or features.dtype != np.float32:  # ONNX Runtime only warns
