@@ -293,10 +293,10 @@ LEAGUE = (
         "chm", "CHM", "1e-3", *ONE_LEVEL, "model.features=scale_space", "model.correlation=hough", new_features=True
     ),
     _system(
-        "transformatcher", "TransforMatcher", "1e-3", "model.correlation=fastformer", "model.correlation.upsample=2"
+        "transformatcher", "TransforMatcher", "1e-2", "model.correlation=fastformer", "model.correlation.upsample=2"
     ),
     _system("cats", "CATs", "1e-4", "model.correlation=cats"),
-    _system("cats-plus-plus", "CATs++", "1e-3", "model.correlation=cats_plus_plus"),
+    _system("cats-plus-plus", "CATs++", "1e-2", "model.correlation=cats_plus_plus"),
     _system(
         "scorrsan",
         "SCorrSAN",
