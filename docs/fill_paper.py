@@ -1,4 +1,4 @@
-"""Copy the results of `mambamatcher reproduce` and `analyze` into docs/paper.md: `python docs/fill_paper.py`.
+"""Copy the results of `mambamatcher reproduce` and `analyze` into the pages that show them: `python docs/fill_paper.py`.
 
 The text between `<!-- NAME -->` and `<!-- end of NAME -->` is replaced with benchmarks/results/paper/NAME.md.
 """
@@ -8,18 +8,19 @@ import shutil
 from pathlib import Path
 
 DOCS = Path(__file__).parent
-PAGE, RESULTS = DOCS / "paper.md", DOCS.parent / "benchmarks" / "results" / "paper"
+PAGES, RESULTS = (DOCS / "paper.md", DOCS / "peers.md"), DOCS.parent / "benchmarks" / "results" / "paper"
 MARKED = re.compile(r"<!-- (?P<name>[\w/-]+) -->\n.*?<!-- end of (?P=name) -->\n", re.S)
 
 
 def main() -> None:
-    """Fill the page and copy its images."""
-    page = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(filled(page), encoding="utf-8")
-    for mark in MARKED.finditer(page):
-        image = RESULTS / f"{mark['name']}.png"
-        if image.exists():
-            shutil.copyfile(image, DOCS / _image(mark["name"]))
+    """Fill the pages and copy their images."""
+    for path in PAGES:
+        page = path.read_text(encoding="utf-8")
+        path.write_text(filled(page), encoding="utf-8")
+        for mark in MARKED.finditer(page):
+            image = RESULTS / f"{mark['name']}.png"
+            if image.exists():
+                shutil.copyfile(image, DOCS / _image(mark["name"]))
 
 
 def filled(page: str) -> str:

@@ -21,7 +21,6 @@ from types import ModuleType
 import pytest
 
 import mambamatcher
-from mambamatcher.datasets.rendered import PAIRS
 from mambamatcher.matching.confidence import load_calibration
 from mambamatcher.model.correlation import CORRELATION_AGGREGATIONS
 from mambamatcher.model.features import FEATURE_AGGREGATIONS
@@ -166,7 +165,6 @@ def test_every_snippet_of_a_page_runs(page, tmp_path, monkeypatch):
         shutil.copy(path, tmp_path / name)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{Path('/usr/bin')}:/bin")
-    monkeypatch.setitem(PAIRS, "val", 20)  # an evaluation renders them all, to name its data
     modeling = pytest.importorskip("transformers.models.mamba.modeling_mamba")
     monkeypatch.setattr(modeling, "mamba_selective_scan", modeling.mamba_selective_scan)  # a page exchanges it
     names = ModuleType("docs_page")

@@ -75,7 +75,8 @@ class TableResult:
 
     def markdown(self) -> str:
         """Return the table as a Markdown page."""
-        lines = [f"# {self.title} (`{self.name}`, {self.label} of the paper)"]
+        where = f"{self.label} of the paper" if self.label else "not in the paper"
+        lines = [f"# {self.title} (`{self.name}`, {where})"]
         for (origin, protocol), rows in self.groups().items():
             lines += ["", f"**{origin.capitalize()}**: {protocol}.", ""]
             lines += [f"| row | {' | '.join(self.columns)} |", f"|{'---|' * (len(self.columns) + 1)}"]
