@@ -1,4 +1,4 @@
-"""Copy the results of `mambamatcher reproduce` and `analyze` into the pages that show them: `python docs/fill_paper.py`.
+"""Copy the results of `mambamatcher reproduce` and `analyze` into the docs that show them: `python docs/fill_paper.py`.
 
 The text between `<!-- NAME -->` and `<!-- end of NAME -->` is replaced with benchmarks/results/paper/NAME.md.
 """
