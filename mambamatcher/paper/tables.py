@@ -84,11 +84,23 @@ class PaperTable:
         quoted: The paper's own numbers.
         requirements: What must be present before anything is computed.
         measure: Returns our rows and remarks on them.
+        bases: What rows can start from; none for tables about a given model.
     """
 
     quoted: QuotedTable
     requirements: Callable[[ReproduceOptions], Sequence[Requirement]]
     measure: Callable[[ReproduceOptions], tuple[list[Row], Sequence[str]]]
+    bases: Sequence[str] = ()
+
+    def checked_base(self, name: str, base: str | None) -> str | None:
+        """Return the base that the options choose, by default the first that the table allows."""
+        if not self.bases:
+            return None
+        if base is not None and base not in BASES:
+            raise unknown("base", base, BASES)
+        if base is not None and base not in self.bases:
+            raise ConfigError(f"the table {name} needs --base {' or '.join(self.bases)}, got {base}")
+        return base or self.bases[0]
 
 
 TABLES: Registry[PaperTable] = Registry("table")
@@ -102,11 +114,12 @@ def reproduce(name: str, options: ReproduceOptions) -> TableResult:
         InputError: If something that the table requires is missing. Nothing was computed then.
     """
     table = TABLES[name]
+    options = replace(options, base=table.checked_base(name, options.base))
     requirements.check(f"the table {name}", table.requirements(options))
     rows, remarks = table.measure(options)
     quoted = table.quoted
     return TableResult(
-        name=name,
+        name=name if not table.bases or options.base == table.bases[0] else f"{name}-{options.base}",
         title=quoted.title,
         label=quoted.label,
         columns=quoted.columns,
@@ -122,10 +135,11 @@ def _register(
     measure: Callable[[ReproduceOptions], tuple[list[Row], Sequence[str]]],
     title: str | None = None,
     columns: Sequence[str] = (),
+    bases: Sequence[str] = (),
 ) -> None:
     """Register a table of the paper or, with a title and further columns, one that the paper does not have."""
     quoted = QUOTED_TABLES[name] if title is None else _unquoted(title, columns)
-    TABLES.register(name)(PaperTable(quoted=quoted, requirements=requires, measure=measure))
+    TABLES.register(name)(PaperTable(quoted=quoted, requirements=requires, measure=measure, bases=bases))
 
 
 def _unquoted(title: str, columns: Sequence[str]) -> QuotedTable:
@@ -199,7 +213,7 @@ def _register_trained(
     """
 
     def requires(options: ReproduceOptions) -> list[Requirement]:
-        base = base_of(_checked_base(name, options, bases), full_set=full_set)
+        base = _base(options, full_set)
         steps = requirements.given(options.budget, "the number of training steps per row (--budget)")
         if options.finished:
             return [steps]
@@ -212,7 +226,7 @@ def _register_trained(
         ]
 
     def measure(options: ReproduceOptions) -> tuple[list[Row], list[str]]:
-        ablation = options.ablation(base_of(_checked_base(name, options, bases), full_set=full_set))
+        ablation = options.ablation(_base(options, full_set))
         if not options.finished:
             train_rows(rows, ablation)
         outcomes = {row: found for row in rows if (found := finished(row, ablation))}
@@ -233,7 +247,12 @@ def _register_trained(
                 ]
         return [line for lines in by_evaluation for line in lines], remarks
 
-    _register(name, requires, measure, title, COST_COLUMNS if with_costs else ())
+    _register(name, requires, measure, title, COST_COLUMNS if with_costs else (), bases)
+
+
+def _base(options: ReproduceOptions, full_set: bool) -> Base:
+    assert options.base is not None  # chosen by `reproduce` for every table with bases
+    return base_of(options.base, full_set=full_set)
 
 
 def _head_cost(row: TrainedRow, base: Base) -> tuple[Cell, ...]:
@@ -249,36 +268,22 @@ def _register_computed(name: str, compute: Callable[[], tuple[list[Row], Sequenc
 def _register_untrained(name: str, layers_and_facets: dict[str, tuple[int, str]], reference: str) -> None:
     """Register a table of nearest neighbours on single layers and facets of a ViT."""
 
-    def base_for(options: ReproduceOptions) -> str:
-        return _checked_base(name, options, VIT_BASES)
-
     def small(options: ReproduceOptions) -> str:
         return "test-small" if options.split == "test" else options.split
 
     def requires(options: ReproduceOptions) -> list[Requirement]:
-        first = evaluated_rows.untrained_config(base_for(options), *next(iter(layers_and_facets.values())))
+        first = evaluated_rows.untrained_config(str(options.base), *next(iter(layers_and_facets.values())))
         return [requirements.data("spair", small(options), options.root), requirements.weights(first)]
 
     def measure(options: ReproduceOptions) -> tuple[list[Row], Sequence[str]]:
-        base, rows = base_for(options), []
+        base, rows = str(options.base), []
         for row, choice in layers_and_facets.items():
             matcher = Matcher(evaluated_rows.untrained_model(base, evaluated_rows.untrained_config(base, *choice)))
             evaluation = options.evaluation_of(f"{base}-{name}-{row.lower()}", matcher, small(options))
             rows.append(evaluated_rows.untrained_row(row, evaluation, reference))
         return rows, ()
 
-    _register(name, requires, measure)
-
-
-def _checked_base(name: str, options: ReproduceOptions, bases: Sequence[str]) -> str:
-    """Return the base that the options choose, by default the first that the table allows."""
-    if options.base is None:
-        return bases[0]
-    if options.base not in BASES:
-        raise unknown("base", options.base, BASES)
-    if options.base not in bases:
-        raise ConfigError(f"the table {name} needs --base {' or '.join(bases)}, got {options.base}")
-    return options.base
+    _register(name, requires, measure, bases=VIT_BASES)
 
 
 _register_per_benchmark("main", evaluated_rows.main_rows)

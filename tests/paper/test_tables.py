@@ -59,6 +59,14 @@ def test_a_base_that_does_not_exist_is_refused(table, tmp_path):
         reproduce(table, ReproduceOptions(root=tmp_path, budget=2, base="vit-m"))
 
 
+@pytest.mark.parametrize(
+    ("base", "name"), [(None, "positional"), ("embedded", "positional"), ("vit-s", "positional-vit-s")]
+)
+def test_a_table_on_another_base_has_a_name_of_its_own(base, name, tmp_path):
+    found = reproduce("positional", ReproduceOptions(budget=2, finished=True, base=base, out=tmp_path))
+    assert found.name == name
+
+
 def test_a_single_facet_of_the_shipped_backbone_is_what_the_shipped_model_computes():
     shipped = load_pretrained(SHIPPED["default"])
     model = untrained_model("vit-s", untrained_config("vit-s", 7, "token"))
