@@ -50,7 +50,7 @@ def main() -> None:
             if f"{rate:g}" not in read(path).get(row.key, {}):
                 recipe = replace(base.configured(row, 0, arguments.steps), learning_rate=rate)
                 reached = short_run(replace(recipe, correlation_learning_rate=rate), row, pairs, runs)
-                scores = read(path)  # another process may have written
+                scores = read(path)
                 scores.setdefault(row.key, {})[f"{rate:g}"] = reached
                 made = {"steps": arguments.steps, "pairs": PAIRS, "pck": scores, **asdict(circumstances())}
                 text = json.dumps(made, indent=1) + "\n"

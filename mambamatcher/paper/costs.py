@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from mambamatcher.benchmark.complexity import stages
 from mambamatcher.benchmark.measurement import Measurement, measure
@@ -77,7 +78,7 @@ def pair_cost(model: MambaMatcher) -> tuple[tuple[Cell, Cell], str]:
     return (Cell(value=round(1000 * seconds)), Cell(value=gigabytes)), f"{where}; best of {RUNS} runs after a first one"
 
 
-def head_cost(config: ModelConfig, *, with_features: bool) -> tuple[Cell, Cell, Cell]:
+def head_cost(config: ModelConfig, *, with_features: bool) -> tuple[Cell, Cell, Cell, Cell]:
     """Measure a head on one pair of random images.
 
     Args:
@@ -85,14 +86,21 @@ def head_cost(config: ModelConfig, *, with_features: bool) -> tuple[Cell, Cell, 
         with_features: Whether the feature aggregation is a part of the head.
 
     Returns:
-        Its parameters, and milliseconds and gigabytes from the levels of the backbone to the refined map.
+        Its parameters; milliseconds and gigabytes from the levels of the backbone to the refined map; and the gigabytes
+        that a training step of one pair takes.
     """
     model = MambaMatcher(replace(config, backbone=replace(config.backbone, weights="random"))).eval().to(device())
     parts = (model.features, model.correlation) if with_features else (model.correlation,)
-    with torch.inference_mode():
+
+    def refine() -> Tensor:
+        return model.correlate(*model.features.per_image(levels).split(1))
+
+    with torch.no_grad():
         levels = model.backbone(torch.rand(2, 3, config.side, config.side, device=device()))
-        gigabytes, milliseconds = _measure(lambda: model.correlate(*model.features.per_image(levels).split(1)))[1]
-    return Cell(value=sum(map(count_parameters, parts))), milliseconds, gigabytes
+        gigabytes, milliseconds = _measure(refine)[1]
+    model.features.requires_grad_(with_features)
+    training = _measure(lambda: refine().sum().backward())[1][0]
+    return Cell(value=sum(map(count_parameters, parts))), milliseconds, gigabytes, training
 
 
 def resolution_cost_rows(levels: int, grids: dict[int, int]) -> list[Row]:

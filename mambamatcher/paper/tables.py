@@ -19,8 +19,10 @@ from mambamatcher.paper.trained_rows import BASES, Base, TrainedRow, base_of
 from mambamatcher.registry import Registry, unknown
 
 VIT_BASES = ("vit-s", "paper")  # those with the layers and facets of a ViT
-COST_COLUMNS = ("parameters", "ms", "GB")
-COSTS = "Cost of a pair from the levels of the backbone to the refined map: {}."
+COST_COLUMNS = ("parameters", "ms", "GB", "GB, training")
+COSTS = (
+    "Cost of a pair from the levels of the backbone to the refined map, and the memory of a step that trains on it: {}."
+)
 GRIDS = {420: 30, 560: 40, 700: 50}  # by image side, as in the paper's cost table
 
 

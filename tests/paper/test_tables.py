@@ -21,6 +21,7 @@ def no_weights(_):
     raise WeightsError("DINOv2's weights are not on this machine")
 
 
+COST = tuple(Cell(value=value) for value in (17, 2.5, 0.5, 1.5))
 NEEDS_DATA = ("main", "per-point", "categories", "pf-willow", "cross-dataset", "resolution", "facets", "layers")
 TRAINED = ("features", "correlation", "sort-key", "positional", "significance")
 
@@ -76,7 +77,7 @@ def test_a_single_facet_of_the_shipped_backbone_is_what_the_shipped_model_comput
 
 
 def test_the_league_shows_the_cost_of_each_head_beside_its_pck(tmp_path, monkeypatch):
-    monkeypatch.setattr(tables.costs, "head_cost", lambda *_, **__: (Cell(value=17), Cell(value=2.5), Cell(value=0.5)))
+    monkeypatch.setattr(tables.costs, "head_cost", lambda *_, **__: COST)
     evaluation = {"protocol": "per image", "pairs": 2, "right": [[1, 2, 3], [0, 1, 1]], "keypoints": [4, 2]}
     made = {"base": "vit-s", "steps": 2, "limit": None, "evaluations": {"voc selection": evaluation}}
     rows = tmp_path / "rows" / "vit-s"
@@ -84,7 +85,7 @@ def test_the_league_shows_the_cost_of_each_head_beside_its_pck(tmp_path, monkeyp
     for key in ("league-cats", "league-scan"):
         (rows / f"{key}-seed0.json").write_text(json.dumps(made))
     found = reproduce("league", ReproduceOptions(budget=2, finished=True, out=tmp_path))
-    assert found.columns == ("PCK@0.05", "PCK@0.10", "PCK@0.15", "parameters", "ms", "GB")
+    assert found.columns == ("PCK@0.05", "PCK@0.10", "PCK@0.15", "parameters", "ms", "GB", "GB, training")
     assert [row.name for row in found.rows] == ["CATs", "similarity-aware scan"]
     assert [str(cell) for cell in found.rows[0].cells[1:]] == [
         "50.0 (50.0 to 50.0)",
@@ -92,6 +93,7 @@ def test_the_league_shows_the_cost_of_each_head_beside_its_pck(tmp_path, monkeyp
         "17",
         "2.5",
         "0.5",
+        "1.5",
     ]
     assert "against CATs: +0.00 points" in found.remarks[1]
 
