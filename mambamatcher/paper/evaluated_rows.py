@@ -26,6 +26,10 @@ ALPHAS = (0.05, 0.10, 0.15)
 PAPER_GRIDS = (17, 30, 60)
 ORIGINAL = "original pixels (isotropic)"
 SQUARE = "images scaled to a square (anisotropic), as CHM, TransforMatcher and SD4Match measure"
+UNTRAINED = {
+    "paper": "DINOv2, nothing trained",
+    "vit-s": "the backbone of the model default, which was fine-tuned; nothing trained on it",
+}
 FRAMES = dict(zip(SCALES, (ORIGINAL, SQUARE), strict=True))
 
 
@@ -191,10 +195,11 @@ def untrained_model(base: str, config: ModelConfig) -> MambaMatcher:
     return model
 
 
-def untrained_row(name: str, evaluation: Evaluation, reference: str) -> Row:
-    """Measure a model that needs no training."""
+def untrained_row(name: str, base: str, evaluation: Evaluation, reference: str) -> Row:
+    """Measure a model that needs no training besides that of its backbone."""
     report = evaluation.report("spair")
-    return _row(name, [report], f"alpha_{reference}, per image, {ORIGINAL}; nothing trained", cells(report, reference))
+    how = f"alpha_{reference}, per image, {ORIGINAL}; {UNTRAINED[base]}, side {evaluation.matcher.runtime.side}"
+    return _row(name, [report], how, cells(report, reference))
 
 
 def _names(pascal: Evaluation, spair: Evaluation) -> str:

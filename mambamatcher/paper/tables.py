@@ -282,7 +282,7 @@ def _register_untrained(name: str, layers_and_facets: dict[str, tuple[int, str]]
         for row, choice in layers_and_facets.items():
             matcher = Matcher(evaluated_rows.untrained_model(base, evaluated_rows.untrained_config(base, *choice)))
             evaluation = options.evaluation_of(f"{base}-{name}-{row.lower()}", matcher, small(options))
-            rows.append(evaluated_rows.untrained_row(row, evaluation, reference))
+            rows.append(evaluated_rows.untrained_row(row, base, evaluation, reference))
         return rows, ()
 
     _register(name, requires, measure, bases=VIT_BASES)
