@@ -279,7 +279,7 @@ def _system(key: str, name: str, rate: str, *changes: str, seeds: int = 1, new_f
     )
 
 
-# The rate of each head is the best of 1e-2, 1e-3 and 1e-4 after 120 steps (benchmarks/league_rates.py).
+# The rate of each head is the best after 120 steps (benchmarks/league_rates.py; docs/peers.md says of which).
 # Three seeds for the best head, the linear sum and the scan, between which the differences are small.
 # Its rows have files of their own, so that other tables may train for another number of steps.
 # CHM and SCorrSAN are published for one level and have a feature part of their own, which is trained with the head

@@ -237,6 +237,14 @@ def test_gives_one_map_with_finite_non_zero_gradients(row):
         assert tensor.grad.abs().sum() > 0, name
 
 
+def test_consensus_of_images_with_the_same_grid_takes_both_directions_at_once_and_equals_its_slow_version():
+    config = Conv4dAggregation(kernel_size=5, hidden=(2,), consensus=True)
+    module = build(config)
+    maps = torch.rand(2, LEVELS, 3, 2, 3, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    for refined, each in zip(module(maps), maps, strict=True):
+        assert_close(slow.numpy(refined), slow_conv4d(module, slow.numpy(each), config), rtol=2e-5, atol=5e-6)
+
+
 @pytest.mark.parametrize("row", ["hough", "pointwise", "fastformer upsampled", "conv4d consensus"])
 def test_gradients_are_the_slopes_of_the_slow_version(row):
     """Along a random direction of the map and of all parameters at once; the sizes differ, so no axis is swapped."""
