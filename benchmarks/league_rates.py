@@ -7,7 +7,6 @@ pairs behind those that the league measures. Rows that are in the file already a
 """
 
 import argparse
-import csv
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from pathlib import Path
 from mambamatcher.benchmark.measurement import circumstances
 from mambamatcher.datasets.benchmarks import read_pairs
 from mambamatcher.io.atomic import write_text_atomically
-from mambamatcher.paper.ablations import LEVELS
+from mambamatcher.paper.ablations import LEVELS, last_logged, share_features
 from mambamatcher.paper.initialisation import write_initial_model
 from mambamatcher.paper.trained_rows import LEAGUE, TrainedRow, vit_s_base
 from mambamatcher.training.data_module import TrainingPairs
@@ -66,18 +65,17 @@ def read(path: Path) -> dict[str, dict[str, float]]:
 def short_run(recipe: Recipe, row: TrainedRow, pairs: TrainingPairs, runs: Path) -> float:
     """Return PCK@0.10 in percent of a row after a short training."""
     folder = runs / "rates" / f"{row.key}-{recipe.learning_rate:g}-{recipe.steps}"
-    initial, shared = folder / "initial", folder / "features"
+    initial = folder / "initial"
     folder.mkdir(parents=True, exist_ok=True)
     write_initial_model(
         recipe.model, initial, 0, runs / LEVELS / MODEL, new_features=row.new_features, own_start=row.own_start
     )
-    if not shared.exists():
-        shared.symlink_to((runs / "features").resolve(), target_is_directory=True)
+    share_features(folder / "features", runs / "features")
     recipe = replace(recipe, start=str(initial), freeze_features=not row.new_features)
     train(recipe, pairs, folder, Hardware())
-    (log,) = (folder / "csv").glob("version_*/metrics.csv")
-    with log.open(encoding="utf-8", newline="") as file:
-        return [float(line["validation_pck"]) for line in csv.DictReader(file) if line["validation_pck"]][-1]
+    reached = last_logged(folder, "validation_pck")
+    assert reached is not None  # a run ends with a validation
+    return reached
 
 
 if __name__ == "__main__":

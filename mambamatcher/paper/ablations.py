@@ -109,7 +109,7 @@ def _train_levels(pairs: TrainingPairs, ablation: Ablation) -> None:
         initial, resume = folder / "initial", (folder / RECIPE).exists()
         if not resume:
             write_untrained_levels(base.levels.model, initial, SHIPPED[base.shipped], pairs.train)
-        _share_features(folder / "features", ablation.runs / "features")
+        share_features(folder / "features", ablation.runs / "features")
         train(replace(base.levels, start=str(initial)), pairs, folder, Hardware(), resume=resume)
 
 
@@ -155,7 +155,7 @@ def _train_and_evaluate(row: TrainedRow, seed: int, pairs: TrainingPairs, folder
             recipe.model, initial, seed, trained_before, new_features=row.new_features, own_start=row.own_start
         )
     if recipe.cache_gigabytes:
-        _share_features(folder / "features", ablation.runs / "features")
+        share_features(folder / "features", ablation.runs / "features")
     model = train(recipe, pairs, folder, Hardware(), resume=(folder / RECIPE).exists())
     trained = time.process_time()
     matcher = _matcher(model, recipe, ablation.runs / "features")
@@ -172,14 +172,14 @@ def _train_and_evaluate(row: TrainedRow, seed: int, pairs: TrainingPairs, folder
         "steps": ablation.steps,
         "limit": ablation.limit,
         "recipe": to_dict(replace(recipe, start=base.shipped and f"the shipped model {base.shipped}")),
-        "state_logits": _last_logged(folder, STATE_LOGITS),
+        "state_logits": last_logged(folder, STATE_LOGITS),
         # only of the process that finished the row
         "cpu_seconds": {"training": trained - started, "evaluation": time.process_time() - trained},
         "evaluations": reports,
     }
 
 
-def _last_logged(folder: Path, name: str) -> float | None:
+def last_logged(folder: Path, name: str) -> float | None:
     """Return the last value of a metric of a run, if it was logged."""
     values = []
     for path in sorted((folder / "csv").glob("version_*/metrics.csv")):
@@ -188,7 +188,7 @@ def _last_logged(folder: Path, name: str) -> float | None:
     return values[-1] if values else None
 
 
-def _share_features(own: Path, shared: Path) -> None:
+def share_features(own: Path, shared: Path) -> None:
     """Point a run's feature cache to the shared one: all runs have the same frozen backbone."""
     shared.mkdir(exist_ok=True)
     if not own.exists():
