@@ -39,8 +39,6 @@ def score_cross_entropy(
     target_points: Float[Tensor, "batch keypoint 2"],
     present: Bool[Tensor, "batch keypoint"],
     temperature: float,
-    *,
-    dustbin: bool = False,
 ) -> Float[Tensor, ""]:
     """Return the cross-entropy of each keypoint's scores, seen as a classification over all target positions.
 
@@ -52,36 +50,41 @@ def score_cross_entropy(
         target_points: True target points in the unit frame.
         present: Which keypoints exist; the others are ignored.
         temperature: Factor of the scores before the softmax.
-        dustbin: Whether "no counterpart" is one more class, with score 0.
     """
     grid = scores.shape[2], scores.shape[3]
     truth = soft_sampler(target_points.where(present[..., None], 0.0), grid, smallest_radius(grid))
     logits = temperature * scores.flatten(2)
-    every = F.pad(logits, (0, 1)) if dustbin else logits
-    entropy = every.logsumexp(dim=-1) - (truth * logits).sum(-1)
+    entropy = logits.logsumexp(dim=-1) - (truth * logits).sum(-1)
     return _mean_over_pairs(entropy.where(present, 0.0), present)
 
 
 @in_float32
-def absence_cross_entropy(
-    scores: Float[Tensor, "batch keypoint ht wt"], absent: Bool[Tensor, "batch keypoint"], temperature: float
+def presence_loss(
+    scores: Float[Tensor, "batch keypoint ht wt"],
+    present: Bool[Tensor, "batch keypoint"],
+    absent: Bool[Tensor, "batch keypoint"],
+    temperature: float,
 ) -> Float[Tensor, ""]:
-    """Return the cross-entropy of keypoints that the target does not show with the class "no counterpart", of score 0.
+    """Return the binary cross-entropy of whether the target shows each keypoint, both cases weighted equally.
 
-    The bias of a linear aggregation has no effect on where a point is found, so training can use it as the threshold.
+    The logit is the log-sum-exp of a keypoint's scores: "no counterpart" is one more class, of score 0. Where a point
+    is found does not depend on the bias of the aggregation, so training can use it as the threshold.
 
     Args:
         scores: Refined scores of each keypoint with every target position.
-        absent: Which keypoints exist in the source and not in the target; the others are ignored.
+        present: Which keypoints exist in both images.
+        absent: Which keypoints exist in the source and not in the target.
         temperature: Factor of the scores before the softmax.
 
     Example:
         >>> import torch
-        >>> absence_cross_entropy(torch.zeros(1, 1, 1, 3), torch.tensor([[True]]), 20.0).exp()  # one of four classes
-        tensor(4.)
+        >>> shown, hidden = torch.tensor([[True, False]]), torch.tensor([[False, True]])
+        >>> presence_loss(torch.zeros(1, 2, 1, 1), shown, hidden, 20.0).exp()  # no better than chance
+        tensor(2.)
     """
-    logits = F.pad(temperature * scores.flatten(2), (0, 1))
-    return _mean_over_pairs(logits.logsumexp(dim=-1).where(absent, 0.0), absent)
+    logit = (temperature * scores.flatten(2)).logsumexp(dim=-1)
+    shown = _mean_over_pairs(F.softplus(-logit).where(present, 0.0), present)
+    return 0.5 * (shown + _mean_over_pairs(F.softplus(logit).where(absent, 0.0), absent))
 
 
 @in_float32

@@ -9,13 +9,14 @@ import torch
 from jaxtyping import Float
 from lightning import LightningModule
 from torch import Tensor
+from torch.nn.functional import pad
 
 from mambamatcher.datasets.dataset import PairBatch
 from mambamatcher.errors import MambaMatcherError
 from mambamatcher.evaluation.pck import Targets
 from mambamatcher.model.frames import smallest_radius
 from mambamatcher.model.geometry import unit_to_pixels
-from mambamatcher.model.losses import absence_cross_entropy, keypoint_loss, score_cross_entropy
+from mambamatcher.model.losses import keypoint_loss, presence_loss, score_cross_entropy
 from mambamatcher.model.mambamatcher import MambaMatcher
 from mambamatcher.model.transfer import blend_rows, soft_sampler
 from mambamatcher.training.metric import PCK
@@ -63,13 +64,15 @@ class TrainingModule(LightningModule):
                 scores = blend_rows(refined, weights)
             else:
                 scores = self.model.correlate_at(encoded, batch.source, batch.target, weights)
-            shown, unmatched = scores.split([points.shape[1], scores.shape[1] - points.shape[1]], dim=1)
-            dustbin, temperature = recipe.absence_weight > 0, transfer.temperature
-            entropy = score_cross_entropy(shown, batch.target_points, batch.present, temperature, dustbin=dustbin)
+            shown, temperature = scores[:, : points.shape[1]], transfer.temperature
+            entropy = score_cross_entropy(shown, batch.target_points, batch.present, temperature)
             losses.append(recipe.cross_entropy_weight * entropy)
-            if dustbin:
-                absence = absence_cross_entropy(unmatched, batch.unmatched, temperature)
-                losses.append(recipe.absence_weight * absence)
+            if recipe.absence_weight > 0:
+                present, absent = (
+                    pad(batch.present, (0, batch.unmatched.shape[1])),
+                    pad(batch.unmatched, (points.shape[1], 0)),
+                )
+                losses.append(recipe.absence_weight * presence_loss(scores, present, absent, temperature))
         if self.teacher is not None and teaches and refined is not None:
             losses.append(recipe.pseudo.weight * self.teacher.loss(refined, batch, self.global_step))
         loss = torch.stack(losses).sum()

@@ -99,7 +99,7 @@ class Recipe:
     clip_norm: float | None = None
     keypoint_weight: float = 1.0
     cross_entropy_weight: float = 0.0
-    absence_weight: float = 0.0  # of a further cross-entropy, of keypoints that the target does not show
+    absence_weight: float = 0.0  # of a binary cross-entropy: does the target show a keypoint at all?
     pseudo: PseudoLabels = field(default_factory=PseudoLabels)
     augment: bool = True
     augmentation: Augmentation = field(default_factory=Augmentation)

@@ -32,7 +32,7 @@ from mambamatcher.training.folder import LAST, MODEL, export_best, opened
 from mambamatcher.training.metric import PCK
 from mambamatcher.training.module import VALIDATION_ALPHA, VALIDATION_PCK, TrainingError, TrainingModule
 from mambamatcher.training.recipe import Recipe
-from mambamatcher.training.start import begin, inherit
+from mambamatcher.training.start import begin, centre_presence, inherit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +78,8 @@ def train(recipe: Recipe, pairs: TrainingPairs, folder: Path, hardware: Hardware
         check_side(side, model.backbone.stride)
     if not (resume and (folder / LAST).exists()):
         begin(model, recipe.start, pairs.train)
+        if recipe.absence_weight > 0:
+            centre_presence(model, pairs.train)
     if recipe.freeze_features:
         for part in (model.backbone, model.features):
             part.requires_grad_(False)

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from mambamatcher.datasets.dataset import PairDataset
+from mambamatcher.datasets.dataset import PairDataset, collate
 from mambamatcher.datasets.records import Pair
 from mambamatcher.errors import ConfigError, WeightsError
 from mambamatcher.io.atomic import write_bytes_atomically
@@ -16,10 +16,12 @@ from mambamatcher.model.backbones import Backbone
 from mambamatcher.model.backbones.weights import StateDict, load_exactly, read_state_dict, reading
 from mambamatcher.model.checkpoint import load_pretrained, read_config
 from mambamatcher.model.config import to_dict
+from mambamatcher.model.frames import smallest_radius
 from mambamatcher.model.mambamatcher import MambaMatcher
 from mambamatcher.model.saved import CONFIG, GRAPH, INT8_GRAPH, WEIGHTS, find_pretrained, fingerprint
+from mambamatcher.model.transfer import blend_rows, soft_sampler
 
-PAIRS = 64  # whose images the principal components are computed from
+PAIRS = 64  # whose images the initialisation is computed from
 
 
 def begin(model: MambaMatcher, start: str | None, pairs: Sequence[Pair]) -> None:
@@ -41,6 +43,35 @@ def begin_with(model: MambaMatcher, start: str | Path) -> None:
         load_exactly(model, known | new, str(start))
     except WeightsError as error:
         raise ConfigError(f"cannot start from {start}: {error}") from error
+
+
+@torch.no_grad()
+def centre_presence(model: MambaMatcher, pairs: Sequence[Pair]) -> None:
+    """Set the bias of the aggregation so that points present and absent in the target lie on either side of score 0.
+
+    Training moves the bias slowly. Far from its place, the loss of presence would change all features first.
+
+    Raises:
+        ConfigError: The aggregation has no bias, or no keypoint of the pairs is absent in the target.
+    """
+    bias = getattr(getattr(model.correlation, "project", None), "bias", None)
+    if not isinstance(bias, Tensor):
+        raise ConfigError("absence_weight needs an aggregation with a bias, for example model.correlation=linear")
+    dataset = PairDataset(pairs[:PAIRS], model.config.side)
+    temperature = model.config.transfer.temperature
+    logits: tuple[list[Tensor], list[Tensor]] = [], []
+    for index in range(len(dataset)):
+        batch = collate([dataset[index]])
+        encoded = model.encode(batch.images)
+        refined = model.correlate(encoded[batch.source], encoded[batch.target])
+        for seen, points in zip(logits, (batch.source_points, batch.unmatched_points), strict=True):
+            grid = refined.shape[1], refined.shape[2]
+            rows = blend_rows(refined, soft_sampler(points, grid, smallest_radius(grid)))
+            seen.append((temperature * rows.flatten(2)).logsumexp(dim=-1).flatten())
+    present, absent = (torch.cat(seen) for seen in logits)
+    if not len(absent):
+        raise ConfigError("absence_weight needs keypoints that the target does not show; these pairs have none")
+    bias -= (present.mean() + absent.mean()) / 2 / temperature
 
 
 def inherit(start: str, folder: Path) -> None:

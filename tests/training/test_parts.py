@@ -14,7 +14,7 @@ from mambamatcher.model.backbones import EfficientNetLiteConfig
 from mambamatcher.model.checkpoint import save_pretrained
 from mambamatcher.model.config import override
 from mambamatcher.model.geometry import grid_centres
-from mambamatcher.model.losses import absence_cross_entropy, score_cross_entropy
+from mambamatcher.model.losses import presence_loss, score_cross_entropy
 from mambamatcher.model.mambamatcher import MambaMatcher
 from mambamatcher.model.transfer import soft_sampler
 from mambamatcher.training.metric import PCK
@@ -131,24 +131,20 @@ def test_cross_entropy_equals_a_hand_calculation():
     assert loss.item() == pytest.approx(-(truth * (logits - np.log(np.exp(logits).sum()))).sum(), rel=1e-5)
 
 
-def test_a_dustbin_is_one_more_class_of_score_zero():
-    scores = torch.tensor([0.2, 0.5, -0.1]).view(1, 1, 1, 3)
-    target, there = grid_centres((1, 3))[1].view(1, 1, 2), torch.tensor([[True]])
-    plain = score_cross_entropy(scores, target, there, temperature=2.0)
-    found = score_cross_entropy(scores, target, there, temperature=2.0, dustbin=True)
-    every = np.exp(2.0 * np.array([0.2, 0.5, -0.1]))
-    assert (found - plain).item() == pytest.approx(np.log((every.sum() + 1) / every.sum()), rel=1e-5)
-    absent = absence_cross_entropy(scores, there, temperature=2.0)
-    assert absent.item() == pytest.approx(np.log(every.sum() + 1), rel=1e-5)
+def test_no_counterpart_is_one_more_class_of_score_zero():
+    scores = torch.tensor([[0.2, 0.5, -0.1], [0.3, -0.4, 0.0], [9.0, 9.0, 9.0]]).view(1, 3, 1, 3)
+    present, absent = torch.tensor([[True, False, False]]), torch.tensor([[False, True, False]])
+    found = presence_loss(scores, present, absent, temperature=2.0)
+    shown, hidden = (np.exp(2.0 * np.array(row)).sum() for row in ([0.2, 0.5, -0.1], [0.3, -0.4, 0.0]))
+    expected = -np.log(shown / (1 + shown)) / 2 - np.log(1 / (1 + hidden)) / 2  # the third point does not count
+    assert found.item() == pytest.approx(expected, rel=1e-5)
 
 
-def test_absence_is_learnt_by_the_bias_and_changes_no_match():
-    """A linear head has a bias that no softmax over positions sees; the dustbin makes it a threshold."""
-    scores, bias = torch.rand(1, 2, 4, 4), torch.zeros((), requires_grad=True)
-    absence_cross_entropy(scores + bias, torch.tensor([[True, False]]), temperature=20.0).backward()
-    assert bias.grad is not None
-    assert bias.grad > 0
-    assert torch.equal((scores + 3.0).flatten(2).argmax(-1), scores.flatten(2).argmax(-1))
+def test_the_loss_of_presence_pushes_scores_of_absent_points_down_and_of_present_ones_up():
+    scores = torch.rand(1, 2, 4, 4, requires_grad=True)
+    presence_loss(scores, torch.tensor([[True, False]]), torch.tensor([[False, True]]), temperature=20.0).backward()
+    assert scores.grad is not None
+    assert scores.grad[0, 0].sum() < 0 < scores.grad[0, 1].sum()
 
 
 def test_cross_entropy_ignores_absent_keypoints_and_pulls_scores_to_the_truth():
