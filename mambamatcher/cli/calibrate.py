@@ -52,9 +52,11 @@ def calibrate(
         typer.echo(json.dumps(report))
         return
     shown = ", ".join(f"{100 * share:.0f} % of those {name}" for name, share in report["share_called_matched"].items())
+    area = report["roc_area_of_present_against_absent"]
+    told = "" if area is None else f"area under the ROC curve of present against absent points: {area:.2f}\n"
     typer.echo(
         f"{report['points']} points of {report['pairs']} pairs, {report['points_absent_in_target']} of them not "
         f"visible in the target; {100 * report['share_correct']:.1f} % correct\n"
         f"expected calibration error {report['expected_calibration_error']:.3f} on held-out pairs\n"
-        f"called matched: {shown}\nwrote {out}"
+        f"{told}called matched: {shown}\nwrote {out}"
     )

@@ -37,14 +37,11 @@ class Augmentation:
         photometric: Of each photometric change.
         crop: Of a crop.
         flip: Of mirroring.
-        mirrored_copy: Of a mirrored copy of the first image in place of the last one of a group. Where both sides of an
-            object are visible, its pair looks the same everywhere and only left and right are exchanged.
     """
 
     photometric: float = 0.2
     crop: float = 0.5
     flip: float = 0.0
-    mirrored_copy: float = 0.0
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
@@ -68,9 +65,6 @@ class Augmentation:
         for view in views[2:]:
             flip = generator.random() < self.flip and are_named(tuple(view.annotated.keypoints))
             rest.append(mirror(view) if flip else view)
-        copies = self.mirrored_copy > 0 and generator.random() < self.mirrored_copy
-        if rest and copies and are_named(tuple(first.annotated.keypoints)):
-            rest[-1] = mirror(first)
         return [self._changed(view, tuple(view.annotated.keypoints), generator) for view in (first, second, *rest)]
 
     def _changed(self, view: View, names: tuple[str, ...], generator: Generator) -> View:

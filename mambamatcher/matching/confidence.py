@@ -6,6 +6,8 @@ peak        by how many standard deviations the match's score exceeds the mean o
 entropy     of the softmax of the point's scores over the whole target, from 0 (one position) to 1 (uniform)
 agreement   1 where the match, transferred back by the transposed map, returns to its source point; it falls by a
             factor e for each 0.2 of the unit frame (a tenth of the image) that it misses it by
+energy      log-sum-exp of the point's scores times the temperature: low where nothing in the target resembles the
+            point, which the other three cannot tell, because they depend on differences between scores only
 """
 
 import json
@@ -19,14 +21,15 @@ from jaxtyping import Bool, Float
 from mambamatcher.errors import ConfigError, InputError
 from mambamatcher.io.atomic import read_settings, write_text_atomically
 from mambamatcher.matching.scores import Scores
-from mambamatcher.matching.transfer import read_out, softmax
+from mambamatcher.matching.transfer import read_out
 from mambamatcher.model.config import from_dict
 from mambamatcher.model.transfer_settings import Transfer
 
 CALIBRATION = "calibration.json"  # beside a saved model's config.json
 RETURN_DISTANCE = 0.2  # unit frame
 
-Evidence = Float[np.ndarray, "keypoint 3"]  # columns: peak, entropy, agreement
+Evidence = Float[np.ndarray, "keypoint 4"]  # columns: peak, entropy, agreement, energy
+EVIDENCE = ("peak", "entropy", "agreement", "energy")
 Probability = Float[np.ndarray, " keypoint"]
 
 
@@ -43,6 +46,7 @@ class Calibration:
     peak: float = 0.61
     entropy: float = 0.47
     agreement: float = 0.88
+    energy: float = 0.0  # the scale of scores differs between models, so no other model's weight would do
     threshold: float = 0.14
 
     def __post_init__(self) -> None:
@@ -51,7 +55,7 @@ class Calibration:
 
     def probability(self, evidence: Evidence) -> Probability:
         """Return the probability that each match is right."""
-        return _logistic(evidence @ np.array([self.peak, self.entropy, self.agreement]) + self.bias)
+        return _logistic(evidence @ np.array([self.peak, self.entropy, self.agreement, self.energy]) + self.bias)
 
 
 def _logistic(x: Float[np.ndarray, " keypoint"]) -> Probability:
@@ -88,9 +92,12 @@ def gather_evidence(
     rows = scores.reshape(len(scores), -1).astype(np.float64)
     deviation = rows.std(axis=1, ddof=1) if rows.shape[1] > 1 else np.zeros(len(rows))
     peak = (height - rows.mean(axis=1)) / deviation.clip(min=1e-9)
-    shares = softmax(temperature * rows)
+    logits = temperature * rows
+    highest = logits.max(axis=1)
+    energy = highest + np.log(np.exp(logits - highest[:, None]).sum(axis=1))
+    shares = np.exp(logits - energy[:, None])
     entropy = -(shares * np.log(shares.clip(min=1e-300))).sum(axis=1) / max(log(rows.shape[1]), 1e-9)
-    return np.stack([peak, entropy, agreement], axis=1)
+    return np.stack([peak, entropy, agreement, energy], axis=1)
 
 
 def fit_calibration(
@@ -126,7 +133,7 @@ def fit_calibration(
 
     weights = minimize(loss, np.zeros(columns.shape[1]), jac=True, method="BFGS").x
     slopes = weights[:-1] / scale
-    fitted = dict(zip(("peak", "entropy", "agreement"), slopes.tolist(), strict=True))
+    fitted = dict(zip(EVIDENCE, slopes.tolist(), strict=True))
     bias = float(weights[-1] - slopes @ centre)
     probability = Calibration(bias=bias, **fitted).probability(evidence)
     threshold = separating_threshold(probability, correct if present.all() else present)
@@ -143,6 +150,18 @@ def separating_threshold(probability: Probability, positive: Bool[np.ndarray, " 
     return float(probability[order][np.argmax(np.where(last_of_equals, hits - alarms, -np.inf))])
 
 
+def roc_area(probability: Probability, positive: Bool[np.ndarray, " keypoint"]) -> float | None:
+    """Return the area under the ROC curve: how often a positive has a higher probability than a negative.
+
+    Ties count half. Without positives or without negatives there is no curve.
+    """
+    negatives = np.sort(probability[~positive])
+    if not len(negatives) or not positive.any():
+        return None
+    below, not_above = (np.searchsorted(negatives, probability[positive], side) for side in ("left", "right"))
+    return float((below + not_above).mean() / 2 / len(negatives))
+
+
 def save_calibration(calibration: Calibration, folder: Path, overwrite: bool = False) -> None:
     """Write `calibration.json` into a model's folder."""
     write_text_atomically(folder / CALIBRATION, json.dumps(asdict(calibration), indent=2) + "\n", overwrite)
@@ -154,7 +173,8 @@ def load_calibration(folder: Path) -> Calibration:
     if not path.is_file():
         return Calibration()
     values = read_settings(path)
-    if isinstance(values, dict) and (missing := {each.name for each in fields(Calibration)} - values.keys()):
+    needed = {each.name for each in fields(Calibration)} - {"energy"}  # files of version 0.1 have none
+    if isinstance(values, dict) and (missing := needed - values.keys()):
         raise ConfigError(f"{path} has no key {min(missing)!r}; a calibration has all of them")
     return from_dict(Calibration, values)
 

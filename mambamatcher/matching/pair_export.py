@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from mambamatcher import __version__
 from mambamatcher.errors import BackendError
 from mambamatcher.io.atomic import refuse_existing, write_bytes_atomically
-from mambamatcher.matching.confidence import RETURN_DISTANCE, Calibration
+from mambamatcher.matching.confidence import EVIDENCE, RETURN_DISTANCE, Calibration
 from mambamatcher.model.mambamatcher import MambaMatcher
 from mambamatcher.model.onnx_export import OPSET, quiet, require_exporter
 from mambamatcher.model.transfer import expected_points, matching_probability, soft_sampler
@@ -39,7 +39,7 @@ class WholePair(nn.Module):
         self.model = model
         self.settings = model.config.transfer
         self.bias = calibration.bias
-        slopes = [calibration.peak, calibration.entropy, calibration.agreement]
+        slopes = [getattr(calibration, name) for name in EVIDENCE]
         self.register_buffer("slopes", torch.tensor(slopes))
 
     def forward(
@@ -51,9 +51,10 @@ class WholePair(nn.Module):
         returned, _ = self._read(encoded, 1, found)
         agreement = torch.exp(-(returned - points).square().sum(dim=1).sqrt() / RETURN_DISTANCE)
         peak = (rows.amax(dim=1) - rows.mean(dim=1)) / rows.std(dim=1).clamp(min=1e-9)
-        shares = (self.settings.temperature * rows).log_softmax(dim=1)
+        energy = (self.settings.temperature * rows).logsumexp(dim=1)
+        shares = self.settings.temperature * rows - energy[:, None]
         entropy = -(shares.exp() * shares).sum(dim=1) / log(rows.shape[1])
-        evidence = torch.stack([peak, entropy, agreement], dim=1)
+        evidence = torch.stack([peak, entropy, agreement, energy], dim=1)
         return found, torch.sigmoid(evidence @ self.get_buffer("slopes") + self.bias)
 
     def _read(self, encoded: Encoded, first: int, points: Points) -> tuple[Points, Float[Tensor, "keypoint position"]]:

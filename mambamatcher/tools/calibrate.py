@@ -22,6 +22,7 @@ from mambamatcher.matching.confidence import (
     fit_calibration,
     reliability,
     risk_coverage,
+    roc_area,
     save_calibration,
 )
 from mambamatcher.matching.matcher import Matcher
@@ -40,7 +41,7 @@ class Examples:
         pair: Index of the pair of each keypoint.
     """
 
-    evidence: Float[np.ndarray, "keypoint 3"]
+    evidence: Float[np.ndarray, "keypoint 4"]
     correct: Bool[np.ndarray, " keypoint"]
     present: Bool[np.ndarray, " keypoint"]
     pair: Int[np.ndarray, " keypoint"]
@@ -63,7 +64,7 @@ def gather_examples(matcher: Matcher, pairs: Sequence[Pair], reference: str, alp
 
 def _examples(
     matcher: Matcher, pair: Pair, reference: str, alpha: float
-) -> tuple[Float[np.ndarray, "keypoint 3"], Bool[np.ndarray, " keypoint"], Bool[np.ndarray, " keypoint"]]:
+) -> tuple[Float[np.ndarray, "keypoint 4"], Bool[np.ndarray, " keypoint"], Bool[np.ndarray, " keypoint"]]:
     names = [*pair.names, *(name for name in pair.source.keypoints if name not in pair.target.keypoints)]
     queries = np.clip([pair.source.keypoints[name] for name in names], 0, pair.source.size)
     result = matcher.match(read_image(pair.source), read_image(pair.target), queries)
@@ -124,6 +125,7 @@ def describe(
         ).expected_error,
         "risk_at_coverage": {f"{share:g}": _at(coverage, risk, share) for share in (0.1, 0.25, 0.5, 0.75, 1.0)},
         "share_called_matched": shown,
+        "roc_area_of_present_against_absent": roc_area(probability, examples.present),
     }
 
 

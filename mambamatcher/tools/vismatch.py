@@ -17,6 +17,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from mambamatcher.io.images import load_image, to_bytes
+from mambamatcher.matching.confidence import EVIDENCE
 from mambamatcher.matching.matcher import LoadedImage, Matcher
 from mambamatcher.model.frames import grid_centres, unit_to_pixels
 
@@ -69,7 +70,7 @@ class VismatchMatcher(nn.Module):
         source, target = self._read(img0), self._read(img1)
         (points0, described0), (points1, described1) = self._positions(source), self._positions(target)
         result = self.matcher.match(source, target, points0)
-        agreement = result.evidence[:, 2]
+        agreement = result.evidence[:, EVIDENCE.index("agreement")]
         kept = np.flatnonzero(result.matched & (agreement >= MUTUAL))
         kept = kept[np.argsort(-result.confidence[kept], kind="stable")][: self.max_num_keypoints]
         matched0, matched1 = points0[kept], result.points[kept].astype(np.float32)

@@ -78,7 +78,7 @@ def vit_s() -> NamedRecipe:
         dataset="voc",
         recipe=Recipe(
             model=vit_s_model(),
-            steps=12_500,
+            steps=1_700,
             round_steps=100,
             effective_batch=2,
             batch_size=1,
@@ -101,17 +101,22 @@ def vit_s() -> NamedRecipe:
 
 @RECIPES.register("vit-s-decay")
 def vit_s_decay() -> NamedRecipe:
-    """Branch off the last checkpoint of `vit-s`: decay the rate to zero at a larger side, for a model to ship."""
+    """Branch off the last checkpoint of `vit-s`: decay the rate to zero, partly at a larger side, for a model to ship.
+
+    Here the model also learns whether the target shows a point at all.
+    """
     named = vit_s()
     decay = replace(
         named.recipe,
         start=f"{RUNS}/vit-s/last.ckpt",
-        steps=250,
-        round_steps=50,
-        sides=(280,),
+        steps=720,
+        round_steps=80,
+        sides=(224, 224, 280),
+        correlation_learning_rate=5e-3,
         schedule="cosine",
-        warmup_steps=10,
-        averaging=0.98,
+        warmup_steps=20,
+        averaging=0.99,
+        absence_weight=0.1,
     )
     return replace(named, recipe=decay)
 

@@ -13,6 +13,7 @@ from mambamatcher.matching.confidence import (
     reliability,
     return_agreement,
     risk_coverage,
+    roc_area,
     save_calibration,
     separating_threshold,
 )
@@ -52,34 +53,38 @@ def test_evidence_is_what_a_loop_over_the_scores_finds():
         shares = [share / sum(shares) for share in shares]
         entropy = -sum(share * log(share) for share in shares) / log(10)
         peak = (max(row) - row.mean()) / row.std(ddof=1)
-        np.testing.assert_allclose(evidence[index], [peak, entropy, 0.3], rtol=1e-4)
+        np.testing.assert_allclose(
+            evidence[index], [peak, entropy, 0.3, log(sum(exp(5.0 * value) for value in row))], rtol=1e-4
+        )
 
 
 def test_rows_without_any_difference_have_finite_evidence():
     flat = np.zeros((2, 3, 3))
     evidence = gather_evidence(flat, np.zeros(2), np.ones(2), 50.0)
-    np.testing.assert_allclose(evidence, [[0, 1, 1], [0, 1, 1]], atol=1e-6)
+    np.testing.assert_allclose(evidence, [[0, 1, 1, log(9)], [0, 1, 1, log(9)]], atol=1e-6)
 
 
 def known_matches(truth: Calibration, count: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
-    evidence = np.column_stack([rng.normal(4, 1, count), rng.uniform(0, 1, count), rng.uniform(0, 1, count)])
+    evidence = np.column_stack(
+        [rng.normal(4, 1, count), rng.uniform(0, 1, count), rng.uniform(0, 1, count), rng.normal(0, 2, count)]
+    )
     return evidence, rng.uniform(size=count) < truth.probability(evidence)
 
 
 def test_fitting_recovers_the_model_that_made_the_matches():
-    truth = Calibration(bias=-3.0, peak=0.7, entropy=-1.5, agreement=2.0)
+    truth = Calibration(bias=-3.0, peak=0.7, entropy=-1.5, agreement=2.0, energy=0.2)
     evidence, correct = known_matches(truth, 40_000)
     fitted = fit_calibration(evidence, correct, np.ones_like(correct))
-    found = [fitted.bias, fitted.peak, fitted.entropy, fitted.agreement]
-    np.testing.assert_allclose(found, [-3.0, 0.7, -1.5, 2.0], atol=0.15)
+    found = [fitted.bias, fitted.peak, fitted.entropy, fitted.agreement, fitted.energy]
+    np.testing.assert_allclose(found, [-3.0, 0.7, -1.5, 2.0, 0.2], atol=0.15)
     assert reliability(fitted.probability(evidence), correct).expected_error < 0.01
-    overconfident = Calibration(bias=-1.0, peak=0.7, entropy=-1.5, agreement=2.0)
+    overconfident = Calibration(bias=-1.0, peak=0.7, entropy=-1.5, agreement=2.0, energy=0.2)
     assert reliability(overconfident.probability(evidence), correct).expected_error > 0.2
 
 
 def test_perfectly_separable_matches_are_fitted_with_finite_numbers():
-    evidence = np.array([[1.0, 0.5, 0.0], [2.0, 0.5, 0.0], [5.0, 0.5, 1.0], [6.0, 0.5, 1.0]])
+    evidence = np.array([[1.0, 0.5, 0.0, 2.0], [2.0, 0.5, 0.0, 2.0], [5.0, 0.5, 1.0, 2.0], [6.0, 0.5, 1.0, 2.0]])
     correct = np.array([False, False, True, True])
     fitted = fit_calibration(evidence, correct, correct)
     probability = fitted.probability(evidence)
@@ -90,7 +95,24 @@ def test_perfectly_separable_matches_are_fitted_with_finite_numbers():
 @pytest.mark.parametrize("kind", [True, False])
 def test_matches_of_one_kind_only_cannot_be_fitted(kind):
     with pytest.raises(InputError, match="needs both kinds"):
-        fit_calibration(np.ones((3, 3)), np.full(3, kind), np.ones(3, dtype=bool))
+        fit_calibration(np.ones((3, 4)), np.full(3, kind), np.ones(3, dtype=bool))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_area_under_the_curve_counts_pairs_in_the_right_order(seed):
+    rng = np.random.default_rng(seed)
+    probability, positive = rng.integers(0, 8, 40) / 8, rng.random(40) < 0.4
+    wins = [(p > n) + (p == n) / 2 for p in probability[positive] for n in probability[~positive]]
+    assert roc_area(probability, positive) == pytest.approx(np.mean(wins))
+    assert roc_area(probability, np.ones(40, dtype=bool)) is None
+
+
+def test_a_calibration_of_an_earlier_version_does_not_weigh_the_energy(tmp_path):
+    save_calibration(Calibration(bias=1.0), tmp_path)
+    saved = json.loads((tmp_path / "calibration.json").read_text())
+    del saved["energy"]
+    (tmp_path / "calibration.json").write_text(json.dumps(saved))
+    assert load_calibration(tmp_path) == Calibration(bias=1.0)
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -79,11 +79,11 @@ def test_two_copies_of_one_object_are_two_places(nearest):
 
 
 def test_confidence_is_the_calibrations_and_matched_what_reaches_its_threshold(matcher, tmp_path):
-    calibration = Calibration(bias=0.5, peak=-0.1, entropy=0.2, agreement=1.5, threshold=0.6)
+    calibration = Calibration(bias=0.5, peak=-0.1, entropy=0.2, agreement=1.5, energy=0.3, threshold=0.6)
     save_pretrained(matcher.model, tmp_path)
     save_calibration(calibration, tmp_path)
     result = Matcher.from_pretrained(tmp_path).match(picture(), picture(seed=1), POINTS)
-    expected = 1 / (1 + np.exp(-(0.5 + result.evidence @ [-0.1, 0.2, 1.5])))
+    expected = 1 / (1 + np.exp(-(0.5 + result.evidence @ [-0.1, 0.2, 1.5, 0.3])))
     np.testing.assert_allclose(result.confidence, expected)
     np.testing.assert_array_equal(result.matched, expected >= 0.6)
     assert [match["matched"] for match in result.to_dict()["matches"]] == result.matched.tolist()

@@ -25,7 +25,9 @@ class Known(Matcher):
         self.asked += len(points)
         right = number % 3 != 0
         noise = np.random.default_rng(self.asked).normal(0, 0.5, len(points))
-        evidence = np.column_stack([3 + right + noise, np.full(len(points), 0.5), 0.5 * right])
+        evidence = np.column_stack(
+            [3 + right + noise, np.full(len(points), 0.5), 0.5 * right, np.full(len(points), 3.0)]
+        )
         return MatchResult(
             source_points=points,
             points=points + np.where(right, 2.0, 40.0)[:, None],

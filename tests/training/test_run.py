@@ -4,22 +4,29 @@ import zipfile
 from dataclasses import replace
 from shutil import copytree
 
+import numpy as np
 import pytest
 import torch
 
 from mambamatcher import Matcher, presets
 from mambamatcher.datasets.benchmarks import read_pairs
+from mambamatcher.datasets.dataset import PairDataset
 from mambamatcher.errors import ConfigError, InputError, WeightsError
 from mambamatcher.io.atomic import open_lines
+from mambamatcher.matching.scores import WholeMap
+from mambamatcher.matching.transfer import read_out
+from mambamatcher.model.checkpoint import load_pretrained
 from mambamatcher.model.config import override
+from mambamatcher.model.correlation import LinearAggregation, MeanAggregation
 from mambamatcher.model.mambamatcher import MambaMatcher
+from mambamatcher.model.transfer_settings import Transfer
 from mambamatcher.training import folder
 from mambamatcher.training.data_module import TrainingPairs
 from mambamatcher.training.folder import BEST, LAST, LOCK, MODEL, RECIPE, find_run
 from mambamatcher.training.module import TrainingError, TrainingModule
 from mambamatcher.training.recipe import Recipe
 from mambamatcher.training.run import Hardware, train
-from mambamatcher.training.start import begin_with
+from mambamatcher.training.start import begin_with, centre_presence
 
 CPU = Hardware(accelerator="cpu")
 
@@ -250,3 +257,38 @@ def test_the_recipe_is_written_down_with_every_key(pairs, tmp_path):
     written = json.loads((tmp_path / "run" / "recipe.json").read_text())
     assert written["clip_norm"] == 0.5
     assert written["model"]["backbone"]["kind"] == "vit"
+
+
+def test_presence_is_learnt_from_a_threshold_between_present_and_absent_points(pairs):
+    model = MambaMatcher(replace(presets.tiny(), correlation=LinearAggregation()))
+    hidden = [pair for pair in pairs.train if set(pair.source.keypoints) - set(pair.target.keypoints)]
+    assert hidden
+    centre_presence(model, pairs.train)
+    temperature, side = model.config.transfer.temperature, model.config.side
+    logits: dict[str, list[float]] = {"present": [], "absent": []}
+    for pair in pairs.train[:64]:
+        sample = PairDataset([pair], side)[0]
+        with torch.no_grad():
+            first, second = (model.encode(image[None]) for image in (sample.source_image, sample.target_image))
+            refined = model.correlate(first, second)
+        for kind, points in (("present", sample.source_points), ("absent", sample.unmatched_points)):
+            if not len(points):
+                continue
+            rows = read_out(WholeMap(refined[0].numpy()), points.numpy(), Transfer(radius=0.01, blend="scores")).scores
+            logits[kind] += np.log(np.exp(temperature * rows.astype(np.float64)).sum(axis=(1, 2))).tolist()
+    assert (np.mean(logits["present"]) + np.mean(logits["absent"])) / 2 == pytest.approx(0, abs=1e-3)
+
+
+def test_presence_needs_a_bias_and_absent_points(pairs):
+    with pytest.raises(ConfigError, match="an aggregation with a bias"):
+        centre_presence(MambaMatcher(replace(presets.tiny(), correlation=MeanAggregation())), pairs.train)
+    same = [pair for pair in pairs.train if not set(pair.source.keypoints) - set(pair.target.keypoints)]
+    with pytest.raises(ConfigError, match="keypoints that the target does not show"):
+        centre_presence(MambaMatcher(replace(presets.tiny(), correlation=LinearAggregation())), same[:2])
+
+
+def test_a_run_with_the_loss_of_presence_moves_the_bias(pairs, tmp_path):
+    changes = ("model.correlation=linear", "cross_entropy_weight=1", "absence_weight=0.5")
+    train(recipe(*changes), pairs, tmp_path / "run", Hardware(accelerator="cpu"))
+    trained = load_pretrained(tmp_path / "run" / MODEL)
+    assert trained.correlation.get_parameter("project.bias").item() != 0

@@ -34,8 +34,9 @@ export function findPoint(point, source, target, head, settings) {
   const back = readOut(scoresOf(found, target, source, head, settings.transfer.radius), source, settings.transfer).found;
   const agreement = Math.exp(-distance(back, point) / settings.return_distance);
   const { calibration } = settings;
-  const [peak, entropy] = sharpness(scores, settings.transfer.temperature);
-  const logit = calibration.bias + calibration.peak * peak + calibration.entropy * entropy + calibration.agreement * agreement;
+  const [peak, entropy, energy] = sharpness(scores, settings.transfer.temperature);
+  const { peak: ofPeak, entropy: ofEntropy, agreement: ofAgreement, energy: ofEnergy = 0 } = calibration;
+  const logit = calibration.bias + ofPeak * peak + ofEntropy * entropy + ofAgreement * agreement + ofEnergy * energy;
   const confidence = 1 / (1 + Math.exp(-logit));
   const highest = Math.max(...probability);
   return { found, confidence, heat: Uint8Array.from(probability, (value) => Math.round((255 * value) / highest)) };
@@ -81,14 +82,17 @@ function readOut(scores, grid, { sigma, temperature }) {
   return { found: { x: mean("x"), y: mean("y") }, probability };
 }
 
-/** How far the best score rises above the others, in standard deviations, and the entropy of all, from 0 to 1. */
+/** How far the best score rises above the others, in standard deviations; the entropy of all, from 0 to 1; their log-sum-exp. */
 function sharpness(scores, temperature) {
   const count = scores.length;
   const mean = scores.reduce((sum, score) => sum + score, 0) / count;
   const deviation = Math.sqrt(scores.reduce((sum, score) => sum + (score - mean) ** 2, 0) / (count - 1));
-  const shares = softmax(scores.map((score) => temperature * score));
+  const logits = scores.map((score) => temperature * score);
+  const highest = Math.max(...logits);
+  const energy = highest + Math.log(logits.reduce((sum, logit) => sum + Math.exp(logit - highest), 0));
+  const shares = softmax(logits);
   const entropy = -shares.reduce((sum, share) => sum + (share ? share * Math.log(share) : 0), 0) / Math.log(count);
-  return [(Math.max(...scores) - mean) / Math.max(deviation, 1e-9), entropy];
+  return [(Math.max(...scores) - mean) / Math.max(deviation, 1e-9), entropy, energy];
 }
 
 function softmax(values) {
