@@ -3,9 +3,11 @@
 import fcntl
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -44,6 +46,20 @@ def printed(command: list[str | Path], folder: Path) -> str:
     done = run(command, folder)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def test_the_wheel_is_below_90_mb_and_has_only_the_shipped_models(tmp_path):
+    source = tmp_path / "source"  # building in the repository itself would leave a folder there
+    shutil.copytree(ROOT / "mambamatcher", source / "mambamatcher", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in"):
+        shutil.copy(ROOT / name, source / name)
+    wheel = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path / "wheels"), str(source)]
+    subprocess.run([sys.executable, *wheel], check=True)
+    (built,) = (tmp_path / "wheels").iterdir()
+    assert built.stat().st_size < 90_000_000
+    with ZipFile(built) as archive:
+        weights = {name for name in archive.namelist() if name.endswith(".safetensors")}
+    assert weights == {f"mambamatcher/assets/{model}/model.safetensors" for model in ("default", "lite")}
 
 
 def test_it_is_small_and_has_no_pytorch(base, tmp_path):
