@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PHOTOS := mambamatcher/assets/photos
 
-.PHONY: demo test test-web test-tools bench train-default train-lite train-pf-pascal control-lite unseen-lite clean
+.PHONY: demo test test-web test-tools bench train-default train-lite train-pf-pascal control-lite unseen clean
 
 demo: $(VENV)/installed-demo
 	$(BIN)/mambamatcher match $(PHOTOS)/cat.jpg $(PHOTOS)/raccoon.jpg --points-file $(PHOTOS)/cat.json --out matches.png --overwrite
@@ -58,7 +58,7 @@ train-pf-pascal: $(VENV)/installed-dev
 control-lite: $(VENV)/installed-dev
 	$(MAKE_MODEL) control
 
-unseen-lite: $(VENV)/installed-dev
+unseen: $(VENV)/installed-dev
 	$(MAKE_MODEL) unseen
 
 $(VENV)/installed-demo: pyproject.toml constraints.txt

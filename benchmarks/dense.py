@@ -1,22 +1,22 @@
-"""Does the embedded model match points it was never trained on, anywhere on an object?
+"""Do the shipped models match points they were never trained on, anywhere on an object?
 
     python benchmarks/dense.py --pairs 200
 
-transfers 50 random surface points of each rendered object, whose true positions are known exactly, with the embedded
-model and with untrained ones (nearest neighbours of the same backbone with its ImageNet weights, at the embedded
-model's side and at the side that suits them best). Prints PCK@0.10 per image, box, with 95 % bootstrap intervals over
-pairs, and writes benchmarks/results/lite/dense.json.
+transfers 50 random surface points of each rendered object, whose true positions are known exactly, with the shipped
+models and with the nearest neighbours of the two untrained backbones they started from. Prints PCK@0.10 per image,
+box, with 95 % bootstrap intervals over pairs, and writes benchmarks/results/dense.json.
 """
 
 import argparse
 import json
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 
 from mambamatcher import Matcher
 from mambamatcher.datasets.synthetic import SyntheticPairs
-from mambamatcher.model.presets import PRESETS
+from mambamatcher.model.saved import SHIPPED
 
 POINTS, ALPHA, RESAMPLES, SEED = 50, 0.10, 1000, 5
 
@@ -24,12 +24,11 @@ POINTS, ALPHA, RESAMPLES, SEED = 50, 0.10, 1000, 5
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=200)
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/lite/dense.json"))
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/dense.json"))
     arguments = parser.parse_args()
-    embedded = Matcher.from_pretrained("lite")
-    sides = (embedded.config.side, PRESETS["nearest"]().side)
-    untrained = {f"untrained, {side} px": Matcher.from_preset("nearest", [f"side={side}"]) for side in sides}
-    matchers = {"embedded": embedded, **untrained}
+    trained = {name: Matcher.from_pretrained(name) for name in SHIPPED}
+    untrained = {name: Matcher.from_preset(name) for name in ("nearest", "nearest-vit-s-focus")}
+    matchers = {**trained, **untrained}
     rng = np.random.default_rng(SEED)
     shares: dict[str, list[float]] = {name: [] for name in matchers}
     for pair in SyntheticPairs(arguments.pairs, seed=SEED):
@@ -45,8 +44,8 @@ def main() -> None:
             shares[name].append(float((np.linalg.norm(found - truth, axis=1) <= reach).mean()))
     drawn = rng.integers(arguments.pairs, size=(RESAMPLES, arguments.pairs))
     table = {name: np.array(values) for name, values in shares.items()}
-    for name in untrained:
-        table[f"embedded - {name}"] = table["embedded"] - table[name]
+    for name, other in product(trained, untrained):
+        table[f"{name} - {other}"] = table[name] - table[other]
     result: dict[str, object] = {"pairs": arguments.pairs, "points a pair": POINTS, "alpha": ALPHA}
     for name, values in table.items():
         low, high = np.quantile(values[drawn].mean(axis=1), [0.025, 0.975])

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from mambamatcher.training.recipes import AVERAGED, RUNS
+from mambamatcher.training.recipes import AVERAGED, CHAINS, RUNS
 
 ASSETS = Path("mambamatcher/assets")
 READOUT = ("mirror=true", "transfer.blend=scores", "transfer.radius=0.08")  # chosen on the selection split
@@ -81,17 +81,21 @@ def control(root: Path) -> list[Command]:
 
 
 def unseen(root: Path) -> list[Command]:
-    """Train without some keypoint names, and compare with an untrained model on exactly those."""
+    """Train without some keypoint names, and compare with both untrained backbones on exactly those."""
     run, few = f"{RUNS}/unseen", ("--first", "300")
-    return [
-        train("unseen", root),
+    commands = [
+        train("unseen", root, devices=2),
         mambamatcher(
-            "export", "--model", f"{run}/model", "--folder", f"{run}/read", "--overwrite", "side=384", *READOUT
+            "export", "--model", f"{run}/model", "--folder", f"{run}/read", "--overwrite", *CHAINS["default"].readout
         ),
         evaluate(f"{run}/read", root, "voc", "selection-unseen", f"{run}/selection", *few),
-        evaluate("nearest", root, "voc", "selection-unseen", f"{run}/untrained", *few),
-        mambamatcher("compare", f"{run}/selection/report.json", f"{run}/untrained/report.json"),
     ]
+    for untrained in ("nearest", "nearest-vit-s-focus"):
+        commands += [
+            evaluate(untrained, root, "voc", "selection-unseen", f"{run}/{untrained}", *few),
+            mambamatcher("compare", f"{run}/selection/report.json", f"{run}/{untrained}/report.json"),
+        ]
+    return commands
 
 
 PIPELINES = {"default": default, "lite": lite, "pf-pascal": pf_pascal, "control": control, "unseen": unseen}
