@@ -217,15 +217,23 @@ def draw_training_of_lite() -> None:
 
 
 def draw_training_of_default() -> None:
-    """Plot the validation PCK of the long run over the images seen."""
-    with (RESULTS / "vit-s" / "curve.csv").open(encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if row["validation_pck"]]
+    """Plot the validation PCK over the images seen: the first run, and the branches that the shipped weights come from."""
     figure = Figure(figsize=(6, 3.4), layout="constrained")
     axis = figure.subplots()
-    axis.plot([int(row["images"]) for row in rows], [float(row["validation_pck"]) for row in rows], "o-")
+    first, continued = 15_000, 19_800  # images that the weights had seen before each branch
+    for name, before, label in (
+        ("curve.csv", 0, "constant rate"),
+        ("curve-branch.csv", first, "continued"),
+        ("curve-final.csv", continued, "average of two branches, rate decayed"),
+    ):
+        with (RESULTS / "vit-s" / name).open(encoding="utf-8") as file:
+            rows = [row for row in csv.DictReader(file) if row["validation_pck"]]
+        images = [before + int(row["images"]) for row in rows]
+        axis.plot(images, [float(row["validation_pck"]) for row in rows], "o-", label=label)
     axis.set_xlabel("images seen")
     axis.set_ylabel("PCK@0.10 per image, box (%)")
     axis.spines[["top", "right"]].set_visible(False)
+    axis.legend(frameon=False)
     figure.savefig(OUT / "vit-s-training.png", dpi=110)
 
 
@@ -250,7 +258,7 @@ def _save(image: Image.Image, name: str) -> None:
 def _over(axis: Axes, image: Image.Image, scores: Float[Tensor, "h w"]) -> None:
     """Overlay scores, from their median to their maximum, on a grey image."""
     axis.imshow(image.convert("L"), cmap="gray", vmin=-60, vmax=270)
-    values = scores.numpy()
+    values = np.asarray(scores)
     middle = float(np.median(values))
     shares = ((values - middle) / (values.max() - middle)).clip(0, 1)
     extent = (0, image.width, image.height, 0)
