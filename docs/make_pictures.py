@@ -217,7 +217,7 @@ def draw_training_of_lite() -> None:
 
 
 def draw_training_of_default() -> None:
-    """Plot the validation PCK over the images seen: the first run, and the branches that the shipped weights come from."""
+    """Plot the validation PCK over the images seen, of the runs that the shipped weights come from."""
     figure = Figure(figsize=(6, 3.4), layout="constrained")
     axis = figure.subplots()
     first, continued = 15_000, 19_800  # images that the weights had seen before each branch
