@@ -27,6 +27,7 @@ from mambamatcher.matching.confidence import (
 )
 from mambamatcher.matching.matcher import Matcher
 
+FOLDS = 8  # of photos; a pair of two folds is judged by what was fitted to about half of the others
 REPORT, RELIABILITY, RISK = "calibration-report.json", "reliability.png", "risk-coverage.png"
 
 
@@ -39,12 +40,14 @@ class Examples:
         correct: Whether the match is correct.
         present: Whether the keypoint is visible in the target.
         pair: Index of the pair of each keypoint.
+        photos: Index of the source's and of the target's photo for each keypoint.
     """
 
     evidence: Float[np.ndarray, "keypoint 4"]
     correct: Bool[np.ndarray, " keypoint"]
     present: Bool[np.ndarray, " keypoint"]
     pair: Int[np.ndarray, " keypoint"]
+    photos: Int[np.ndarray, "keypoint 2"]
 
 
 def gather_examples(matcher: Matcher, pairs: Sequence[Pair], reference: str, alpha: float = 0.1) -> Examples:
@@ -59,7 +62,9 @@ def gather_examples(matcher: Matcher, pairs: Sequence[Pair], reference: str, alp
     gathered = [_examples(matcher, pair, reference, alpha) for pair in track(pairs, len(pairs), "pairs matched")]
     evidence, correct, present = (np.concatenate(column) for column in zip(*gathered, strict=True))
     number = np.repeat(np.arange(len(gathered)), [len(each[1]) for each in gathered])
-    return Examples(evidence, correct, present, number)
+    paths = [str(photo.path) for pair in pairs for photo in (pair.source, pair.target)]
+    photos = np.unique(paths, return_inverse=True)[1].reshape(-1, 2)
+    return Examples(evidence, correct, present, number, photos[number])
 
 
 def _examples(
@@ -84,12 +89,24 @@ def _examples(
 
 
 def cross_fitted(examples: Examples) -> Float[np.ndarray, " keypoint"]:
-    """Return the probability of each match, by a calibration fitted to the other half of the pairs."""
+    """Return the probability of each match, by a calibration fitted to pairs that share no photo with its own.
+
+    Photos are dealt into folds; a pair is judged by the pairs that have no photo in either of its two folds.
+
+    Raises:
+        InputError: A pair shares a fold with all others.
+    """
+    fold = np.sort(examples.photos % FOLDS, axis=1)
     probability = np.empty(len(examples.correct))
-    for half in (0, 1):
-        held_out = examples.pair % 2 == half
-        fitted = fit_calibration(*(each[~held_out] for each in (examples.evidence, examples.correct, examples.present)))
-        probability[held_out] = fitted.probability(examples.evidence[held_out])
+    for folds in np.unique(fold, axis=0):
+        judged, others = (fold == folds).all(axis=1), ~np.isin(fold, folds).any(axis=1)
+        if not others.any():
+            raise InputError(
+                f"a calibration is measured on pairs that share no photo with those it was fitted to, and of the "
+                f"{examples.pair[-1] + 1} pairs none is left for some; give pairs of more photos"
+            )
+        fitted = fit_calibration(*(each[others] for each in (examples.evidence, examples.correct, examples.present)))
+        probability[judged] = fitted.probability(examples.evidence[judged])
     return probability
 
 
@@ -101,7 +118,7 @@ def describe(
     Args:
         examples: Matches of annotated keypoints.
         calibration: Calibration fitted to all of them.
-        probability: Probability of each match by a calibration fitted to other pairs, see `cross_fitted`.
+        probability: Probability of each match by a calibration fitted to other photos, see `cross_fitted`.
 
     Returns:
         The content of `calibration-report.json`.

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -45,7 +46,9 @@ def pairs(tmp_path):
     """Twelve pairs of four keypoints; the target shows the first three of them."""
     annotations = [
         releases.spair_annotation(
-            f"{number:06d}-one-two:cat",
+            f"{number:06d}-a{number}-b{number}:cat",
+            src_imname=f"a{number}.jpg",
+            trg_imname=f"b{number}.jpg",
             kps_ids=["a", "b", "c", "d"],
             src_kps=[[10, 11], [20, 21], [30, 31], [5, 6]],
             trg_kps=[[12, 13], [22, 23], [32, 33], None],
@@ -66,13 +69,21 @@ def test_keypoints_the_target_does_not_show_are_matched_too_and_always_wrong(pai
     np.testing.assert_array_equal(examples.pair, number // 4)
 
 
-def test_a_match_is_judged_by_calibrations_that_have_not_seen_its_pair(pairs):
+def test_a_match_is_judged_by_calibrations_that_have_not_seen_its_photos(pairs):
     examples = gather_examples(Known(), pairs, "bbox")
     before = cross_fitted(examples)
     examples.correct[0] = not examples.correct[0]
     changed = before != cross_fitted(examples)
-    assert not changed[examples.pair % 2 == 0].any()
-    assert changed[examples.pair % 2 == 1].all()
+    shares_photo = np.isin(examples.photos, examples.photos[0]).any(axis=1)
+    assert shares_photo.sum() >= 4
+    assert not changed[shares_photo].any()
+    assert changed.any()
+
+
+def test_pairs_that_all_share_a_photo_cannot_measure_a_calibration(pairs):
+    examples = replace(gather_examples(Known(), pairs, "bbox"), photos=np.tile([0, 1], (48, 1)))
+    with pytest.raises(InputError, match="pairs of more photos"):
+        cross_fitted(examples)
 
 
 def test_calibrating_writes_what_a_model_reads_with_a_report_and_curves(pairs, tmp_path):
