@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from mambamatcher.matching.transfer import dense_transfer, distances
+from mambamatcher.matching.transfer import dense_transfer, distances, peak_heights
 from mambamatcher.model.frames import Grid, grid_centres, smallest_radius
 from mambamatcher.model.transfer_settings import Transfer
 
@@ -26,18 +26,21 @@ def separate_peaks(
 ) -> Peaks:
     """Find up to `count` local maxima farther apart than `radius`, each refined by the scores around it.
 
+    They are maxima of what the readout takes the maximum of, so that the first one is the match.
+
     A position on the flank of a peak is no local maximum, so it is no candidate however high its score is.
     """
     grid = (scores.shape[1], scores.shape[2])
     centres = grid_centres(grid)
     radius = max(radius, 2 * smallest_radius(grid))  # a coarse grid cannot separate nearer peaks
     rows = scores.reshape(len(scores), -1)
+    peaks = peak_heights(rows, grid, settings)
     each = np.arange(len(rows))
-    left = np.where(_local_maxima(scores).reshape(rows.shape), rows, -np.inf)
+    left = np.where(_local_maxima(peaks.reshape(scores.shape)).reshape(rows.shape), peaks, -np.inf)
     points, heights, present = [], [], []
     for _ in range(count):
         position = left.argmax(axis=1)
-        points.append(_read_out(rows, position, grid, radius, settings))
+        points.append(_read_out(rows, peaks, position, grid, radius, settings))
         heights.append(rows[each, position])
         present.append(np.isfinite(left[each, position]))
         left = np.where(distances(centres[position], centres) <= radius, -np.inf, left)
@@ -52,6 +55,7 @@ def _local_maxima(scores: Float[np.ndarray, "keypoint ht wt"]) -> Bool[np.ndarra
 
 def _read_out(
     rows: Float[np.ndarray, "keypoint position"],
+    peaks: Float[np.ndarray, "keypoint position"],
     position: Int[np.ndarray, " keypoint"],
     grid: Grid,
     radius: float,
@@ -60,6 +64,6 @@ def _read_out(
     """Apply the model's readout around one position; all other scores count as the lowest."""
     centres = grid_centres(grid)
     near = distances(centres[position], centres) <= radius
-    near &= rows <= np.take_along_axis(rows, position[:, None], axis=1)  # a higher score belongs to another peak
+    near &= peaks <= np.take_along_axis(peaks, position[:, None], axis=1)  # what is higher belongs to another peak
     seen = np.where(near, rows, rows.min(axis=1, keepdims=True))
     return dense_transfer(seen.reshape(-1, 1, *grid), settings)

@@ -6,10 +6,10 @@ All points are in the unit frame of their own image.
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from mambamatcher.matching.scores import Scores
-from mambamatcher.model.frames import Grid, grid_centres, smallest_radius
+from mambamatcher.model.frames import Grid, axis_centres, grid_centres, smallest_radius
 from mambamatcher.model.transfer_settings import Transfer
 
 Points = Float[np.ndarray, "keypoint 2"]
@@ -69,13 +69,31 @@ def soft_sampler(points: Points, grid: Grid, radius: float) -> Float[np.ndarray,
 
 def matching_probability(rows: Rows, grid: Grid, settings: Transfer) -> Rows:
     """Turn rows of scores over the target grid into distributions with a single peak (Sec. 4.3)."""
-    centres = grid_centres(grid)
-    peak = centres[rows.argmax(axis=1)]
+    gaussian = _gaussian(peak_heights(rows, grid, settings).argmax(axis=1), grid, settings.sigma)
+    if settings.readout == "mean_shift":
+        near = softmax(settings.temperature * rows) * gaussian
+        return near / near.sum(axis=1, keepdims=True)
     if settings.scores == "shifted":
         rows = rows - rows.min(axis=1, keepdims=True)
-    squared_distance = np.square(centres[:, 0] - peak[:, :1]) + np.square(centres[:, 1] - peak[:, 1:])
-    gaussian = np.exp(-squared_distance / (2 * settings.sigma**2))
     return softmax(settings.temperature * gaussian * rows)
+
+
+def peak_heights(rows: Rows, grid: Grid, settings: Transfer) -> Rows:
+    """Return what the readout takes the maximum of: the scores, or the mass of their softmax around each position."""
+    if settings.readout != "mean_shift":
+        return rows
+    probability = softmax(settings.temperature * rows).reshape(-1, *grid)
+    along_y, along_x = (
+        np.exp(-np.square(centres[:, None] - centres) / (2 * settings.sigma**2)) for centres in map(axis_centres, grid)
+    )
+    return (along_y @ probability @ along_x).reshape(rows.shape)
+
+
+def _gaussian(peak: Int[np.ndarray, " row"], grid: Grid, sigma: float) -> Rows:
+    """Return a Gaussian around one target position of each row."""
+    centres = grid_centres(grid)
+    squared_distance = np.square(centres[:, 0] - centres[peak, :1]) + np.square(centres[:, 1] - centres[peak, 1:])
+    return np.exp(-squared_distance / (2 * sigma**2))
 
 
 def softmax(rows: Rows) -> Rows:

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from mambamatcher.model.frames import Grid, smallest_radius
-from mambamatcher.model.geometry import grid_centres
+from mambamatcher.model.geometry import axis_centres, grid_centres
 from mambamatcher.model.layers.execution import in_float32
 from mambamatcher.model.transfer_settings import Transfer
 
@@ -42,7 +42,7 @@ def read_out(
     Args:
         refined: Refined correlation map of a batch of pairs.
         points: Source points in the unit frame of the source image.
-        settings: Readout (kernel soft-argmax or argmax) with its parameters.
+        settings: Readout with its parameters.
         radius: Radius of the soft sampler; defaults to the one for inference.
 
     Example:
@@ -74,7 +74,7 @@ def transfer_points(
     Args:
         refined: Refined correlation map of a batch of pairs.
         points: Source points in the unit frame of the source image.
-        settings: Readout (kernel soft-argmax or argmax) with its parameters.
+        settings: Readout with its parameters.
         radius: Radius of the soft sampler; defaults to the one for inference.
 
     Returns:
@@ -142,13 +142,31 @@ def _sampled(
 
 def matching_probability(rows: Rows, grid: Grid, settings: Transfer) -> Rows:
     """Turn rows of scores over the target grid into distributions with a single peak (Sec. 4.3)."""
-    x, y = grid_centres(grid, rows.device).T
-    peak = rows.argmax(dim=-1, keepdim=True)
+    if settings.readout == "mean_shift":
+        probability = (settings.temperature * rows).softmax(dim=-1)
+        peak = mass_around(probability, grid, settings.sigma).argmax(dim=-1)
+        near = probability * _gaussian(peak, grid, settings.sigma)
+        return near / near.sum(dim=-1, keepdim=True)
+    gaussian = _gaussian(rows.argmax(dim=-1), grid, settings.sigma)
     if settings.scores == "shifted":
         rows = rows - rows.amin(dim=-1, keepdim=True).detach()
-    squared_distance = (x - x[peak]).square() + (y - y[peak]).square()
-    gaussian = torch.exp(-squared_distance / (2 * settings.sigma**2))
     return (settings.temperature * gaussian * rows).softmax(dim=-1)
+
+
+def mass_around(probability: Rows, grid: Grid, sigma: float) -> Rows:
+    """Weigh the mass around each target position by a Gaussian of its distance, one axis after the other."""
+    along_y, along_x = (
+        torch.exp(-(centres[:, None] - centres).square() / (2 * sigma**2))
+        for centres in (axis_centres(count, probability.device) for count in grid)
+    )
+    return (along_y @ probability.unflatten(-1, grid) @ along_x).flatten(-2)
+
+
+def _gaussian(peak: Int[Tensor, "batch row"], grid: Grid, sigma: float) -> Rows:
+    """Return a Gaussian around one target position of each row."""
+    x, y = grid_centres(grid, peak.device).T
+    squared_distance = (x - x[peak][..., None]).square() + (y - y[peak][..., None]).square()
+    return torch.exp(-squared_distance / (2 * sigma**2))
 
 
 def expected_points(probability: Rows, rows: Rows, grid: Grid, settings: Transfer) -> Float[Tensor, "batch row 2"]:

@@ -12,12 +12,15 @@ class Transfer:
 
     Attributes:
         sigma: Standard deviation of the Gaussian around the best position, in the unit frame. The image is 2 wide
-            there. The paper prints no value; 2/3 is TransforMatcher's, 10 cells of a grid of 30.
+            there. The paper prints no value; 2/3 is TransforMatcher's, 10 cells of a grid of 30. A mean shift needs a
+            much smaller one.
         temperature: Factor of the scores before the softmax. The paper's equation has none.
-        scores: What the Gaussian multiplies. "printed": the raw scores as in the paper's equation, which raises distant
-            negative scores towards zero and so above nearby ones. "shifted": scores minus the minimum of their row, so
-            that distant scores are only ever attenuated.
-        readout: "kernel_soft_argmax", or "argmax" for the centre of the best position (nearest-neighbour baseline).
+        scores: What the Gaussian of the kernel soft-argmax multiplies. "printed": the raw scores as in the paper's
+            equation, which raises distant negative scores towards zero and so above nearby ones. "shifted": scores
+            minus the minimum of their row, so that distant scores are only ever attenuated.
+        readout: "kernel_soft_argmax" as in the paper; "mean_shift" for the mean of the softmax of the scores near the
+            position around which it has most of its mass, so that many good positions outweigh a single best one; or
+            "argmax" for the centre of the best position (nearest-neighbour baseline).
         blend: What the soft sampler averages over the grid positions around a source point. "points": their target
             points, as in the paper. "scores": their scores, from which a single target point is then read; if two
             positions disagree, the mean of their target points would match neither. An argmax always blends scores.
@@ -28,7 +31,7 @@ class Transfer:
     sigma: float = 2 / 3
     temperature: float = 1.0
     scores: Literal["shifted", "printed"] = "printed"
-    readout: Literal["kernel_soft_argmax", "argmax"] = "kernel_soft_argmax"
+    readout: Literal["kernel_soft_argmax", "mean_shift", "argmax"] = "kernel_soft_argmax"
     blend: Literal["points", "scores"] = "points"
     radius: float = 0.05
     training_radius: float = 0.1

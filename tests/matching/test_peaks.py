@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from mambamatcher.matching.peaks import separate_peaks
+from mambamatcher.matching.transfer import dense_transfer
 from mambamatcher.model.frames import grid_centres
 from mambamatcher.model.transfer_settings import SHARP
 
@@ -52,3 +53,12 @@ def test_peaks_are_those_a_greedy_search_over_local_maxima_finds(seed):
                 expected.append(centres[flat])
         np.testing.assert_allclose(found[present], expected[:5], atol=1e-6)
         assert present.sum() == min(5, len(expected))
+
+
+def test_the_first_peak_of_a_mean_shift_is_where_it_reads_the_match():
+    scores = np.random.default_rng(5).random((20, *GRID), dtype=np.float32)
+    settings = replace(SHARP, readout="mean_shift", sigma=0.12, temperature=6.0)
+    peaks = separate_peaks(scores, 2, settings)
+    match = dense_transfer(scores.reshape(20, 1, *GRID), settings)
+    assert np.linalg.norm(peaks.points[:, 0] - match, axis=1).max() < 0.1
+    assert np.linalg.norm(peaks.points[:, 1] - match, axis=1).min() > 0.1

@@ -15,7 +15,11 @@ GRIDS = (4, 5, 6, 7)  # all differ, so that a swapped axis fails
 SETTINGS = [
     Transfer(scores=scores, blend=blend, readout=readout, radius=radius, temperature=temperature)
     for scores, blend, readout, radius, temperature in product(
-        ("printed", "shifted"), ("points", "scores"), ("kernel_soft_argmax", "argmax"), (0.05, 0.7), (1.0, 30.0)
+        ("printed", "shifted"),
+        ("points", "scores"),
+        ("kernel_soft_argmax", "mean_shift", "argmax"),
+        (0.05, 0.7),
+        (1.0, 30.0),
     )
 ]
 

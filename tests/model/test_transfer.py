@@ -56,6 +56,42 @@ def slow_points(maps: np.ndarray, points: np.ndarray, transfer: Transfer, radius
     return np.array(out)
 
 
+def slow_mean_shift(scores: np.ndarray, transfer: Transfer) -> tuple[float, float]:
+    """Find the position with the most mass of the softmax around it; return the mean of that mass."""
+    places = {(i, j): (centre(j, scores.shape[1]), centre(i, scores.shape[0])) for i, j in np.ndindex(*scores.shape)}
+    total = sum(math.exp(transfer.temperature * scores[at]) for at in places)
+
+    def near(middle: tuple[int, int]) -> dict[tuple[int, int], float]:
+        return {
+            at: math.exp(transfer.temperature * scores[at])
+            / total
+            * math.exp(-(math.dist(place, places[middle]) ** 2) / (2 * transfer.sigma**2))
+            for at, place in places.items()
+        }
+
+    best = max((near(at) for at in places), key=lambda mass: sum(mass.values()))
+    x, y = (sum(mass * places[at][axis] for at, mass in best.items()) / sum(best.values()) for axis in (0, 1))
+    return x, y
+
+
+def test_a_mean_shift_reads_the_mean_around_the_position_with_the_most_mass():
+    maps, transfer = refined(), Transfer(readout="mean_shift", sigma=0.4, temperature=2.0)
+    found = dense_transfer(maps, transfer).unflatten(1, GRIDS[:2])
+    for at in np.ndindex(2, *GRIDS[:2]):
+        assert_close(found[at].double().numpy(), np.array(slow_mean_shift(maps[at].double().numpy(), transfer)))
+
+
+def test_two_good_positions_side_by_side_outweigh_a_better_one_in_a_mean_shift_only():
+    row = torch.zeros(1, 1, 1, 1, 9)
+    row[..., 1], row[..., 6], row[..., 7] = 1.05, 1.0, 1.0
+    where = {
+        readout: dense_transfer(row, Transfer(readout=readout, sigma=0.3, temperature=8.0, scores="shifted"))[0, 0, 0]
+        for readout in ("mean_shift", "kernel_soft_argmax")
+    }
+    assert where["mean_shift"] == pytest.approx((centre(6, 9) + centre(7, 9)) / 2, abs=0.05)
+    assert where["kernel_soft_argmax"] == pytest.approx(centre(1, 9), abs=0.3)
+
+
 @pytest.mark.parametrize("transfer", [PRINTED, replace(SHARP, temperature=3.0)], ids=["printed", "shifted"])
 @pytest.mark.parametrize("radius", [0.9, 0.7])
 def test_transferred_points_equal_the_papers_equations(transfer, radius):
