@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mambamatcher.errors import ConfigError
+from mambamatcher.errors import ConfigError, InputError
 from mambamatcher.matching.matcher import Matcher
 from mambamatcher.model.presets import paper
 from mambamatcher.model.saved import SHIPPED
 from mambamatcher.paper import costs, evaluated_rows, flops, requirements, trained_rows
-from mambamatcher.paper.ablations import ALPHAS, Ablation, finished, train_rows
+from mambamatcher.paper.ablations import ALPHAS, Ablation, Outcome, finished, train_rows
 from mambamatcher.paper.comparison import difference_line, outcome_rows
 from mambamatcher.paper.evaluated_rows import Evaluation
 from mambamatcher.paper.output import Cell, Row, TableResult
@@ -20,6 +20,11 @@ from mambamatcher.registry import Registry, unknown
 
 VIT_BASES = ("vit-s", "paper")  # those with the layers and facets of a ViT
 COST_COLUMNS = ("parameters", "ms", "GB", "GB, training")
+STATE_COLUMN = "state, logits"
+STATE = (
+    "State, logits: what the state of the scan adds to the scores of a source position after training, as the standard "
+    "deviation over target positions, on eight selection pairs; mean over seeds."
+)
 COSTS = (
     "Cost of a pair from the levels of the backbone to the refined map, and the memory of a step that trains on it: {}."
 )
@@ -113,13 +118,17 @@ def reproduce(name: str, options: ReproduceOptions) -> TableResult:
 
     Raises:
         ConfigError: If there is no table of this name, or the options do not fit it.
-        InputError: If something that the table requires is missing. Nothing was computed then.
+        InputError: If something that the table requires is missing, before anything is computed, or no row is finished.
     """
     table = TABLES[name]
     options = replace(options, base=table.checked_base(name, options.base))
     requirements.check(f"the table {name}", table.requirements(options))
     rows, remarks = table.measure(options)
     quoted = table.quoted
+    if not quoted.rows and not rows:
+        raise InputError(
+            f"no row of the table {name} is finished in {options.out}; run the same command without --finished"
+        )
     return TableResult(
         name=name if not table.bases or options.base == table.bases[0] else f"{name}-{options.base}",
         title=quoted.title,
@@ -202,6 +211,8 @@ def _register_trained(
     full_set: bool = False,
     title: str | None = None,
     with_costs: bool = False,
+    with_state: bool = False,
+    comparisons: Sequence[tuple[str, str]] | None = None,
 ) -> None:
     """Register a table whose rows are trained.
 
@@ -212,7 +223,11 @@ def _register_trained(
         full_set: As for `base_of`.
         title: As for `_register`.
         with_costs: Whether the table also says what each head costs.
+        with_state: Whether the table also says what the state of each scan adds.
+        comparisons: Keys of the rows to compare, the second with the first. By default, the similarity-aware scan with
+            each of the others.
     """
+    compared = trained_rows.against_descending(rows) if comparisons is None else comparisons
 
     def requires(options: ReproduceOptions) -> list[Requirement]:
         base = _base(options, full_set)
@@ -232,29 +247,37 @@ def _register_trained(
         if not options.finished:
             train_rows(rows, ablation)
         outcomes = {row: found for row in rows if (found := finished(row, ablation))}
-        remarks = [COSTS.format(costs.how_measured())] if with_costs else []
-        extra = {row: _head_cost(row, ablation.base) if with_costs else () for row in outcomes}
+        remarks = [*([COSTS.format(costs.how_measured())] if with_costs else []), *([STATE] if with_state else [])]
+        extra = {
+            row: (
+                *(_head_cost(row, ablation.base) if with_costs else ()),
+                *([_state_cell(found)] if with_state else []),
+            )
+            for row, found in outcomes.items()
+        }
         lines_of = [
             [replace(line, cells=(*line.cells, *extra[row])) for line in outcome_rows(row, found)]
             for row, found in outcomes.items()
         ]
         by_evaluation = zip(*lines_of, strict=True)
-        ours = next((row for row in outcomes if row.changes == trained_rows.DESCENDING.changes), None)
-        if ours is not None:
-            for where in outcomes[ours][0]["evaluations"]:
-                remarks += [
-                    difference_line((row.paper, found), (ours.paper, outcomes[ours]), where)
-                    for row, found in outcomes.items()
-                    if row is not ours
-                ]
+        named = {row.key: (row.paper, found) for row, found in outcomes.items()}
+        pairs = [(named[one], named[other]) for one, other in compared if one in named and other in named]
+        evaluations = next(iter(outcomes.values()))[0]["evaluations"] if outcomes else ()
+        remarks += [difference_line(*pair, where) for where in evaluations for pair in pairs]
         return [line for lines in by_evaluation for line in lines], remarks
 
-    _register(name, requires, measure, title, COST_COLUMNS if with_costs else (), bases)
+    columns = (*(COST_COLUMNS if with_costs else ()), *([STATE_COLUMN] if with_state else []))
+    _register(name, requires, measure, title, columns, bases)
 
 
 def _base(options: ReproduceOptions, full_set: bool) -> Base:
     assert options.base is not None  # chosen by `reproduce` for every table with bases
     return base_of(options.base, full_set=full_set)
+
+
+def _state_cell(found: Sequence[Outcome]) -> Cell:
+    added = [outcome["state_logits"] for outcome in found if outcome["state_logits"] is not None]
+    return Cell(value=sum(added) / len(added) if added else None)
 
 
 def _head_cost(row: TrainedRow, base: Base) -> tuple[Cell, ...]:
@@ -308,7 +331,14 @@ _register_trained("sort-key", trained_rows.SORT_KEY, full_set=True)
 _register_trained("positional", trained_rows.POSITIONAL, full_set=True)
 _register_trained("backbones", trained_rows.BACKBONES, bases=("paper",), full_set=True)
 _register_trained("significance", trained_rows.SIGNIFICANCE)
-_register_trained("scan", trained_rows.SCAN, bases=("vit-s",), title="Does the similarity-aware scan help?")
+_register_trained(
+    "scan",
+    trained_rows.SCAN,
+    bases=("vit-s",),
+    title="Does the similarity-aware scan help?",
+    with_state=True,
+    comparisons=trained_rows.SCAN_COMPARISONS,
+)
 _register_trained(
     "league",
     trained_rows.LEAGUE,

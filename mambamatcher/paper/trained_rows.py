@@ -1,6 +1,7 @@
 """The trained rows of the paper's tables. Each is a change to the recipe of a base."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from mambamatcher.model.backbones import VitConfig
@@ -200,6 +201,12 @@ def _scan(key: str, paper: str, *changes: str, seeds: int = 1) -> TrainedRow:
     return TrainedRow(key=key, paper=paper, changes=scan, seeds=seeds, has_block=True)
 
 
+def against_descending(rows: Sequence[TrainedRow]) -> tuple[tuple[str, str], ...]:
+    """Return the keys of each row and of the similarity-aware scan, if it is one of them."""
+    ours = next((row for row in rows if row.changes == DESCENDING.changes), None)
+    return () if ours is None else tuple((row.key, ours.key) for row in rows if row is not ours)
+
+
 def _conv(size: int) -> TrainedRow:
     changes = ("model.correlation=conv4d", f"model.correlation.kernel_size={size}")
     return TrainedRow(key=f"correlation-conv4d-{size}", paper=f"4D Conv k={size}", changes=changes)
@@ -263,6 +270,13 @@ SCAN = (
         changes=("model.correlation=noised", "model.correlation.kernel_size=3"),
         seeds=3,
     ),
+)
+# every head with the sum and with the block whose state is cut, the random order with descending order, and the control
+SCAN_COMPARISONS = (
+    *((LINEAR.key, row.key) for row in SCAN[1:-2]),
+    *((STATELESS.key, row.key) for row in SCAN[2:-2]),
+    ("scan-random", DESCENDING.key),
+    ("control-linear", "control-conv4d"),
 )
 SIGNIFICANCE = (replace(FASTFORMER, seeds=3), DESCENDING)
 

@@ -171,3 +171,31 @@ def test_a_comparison_needs_two_models(name, inputs, matcher):
     alone = replace(inputs, matchers={"tiny": matcher})
     with pytest.raises(InputError, match="--model twice"):
         FIGURES[name](alone)
+
+
+def test_the_scan_table_shows_the_state_and_compares_with_the_sum_and_the_block_without_state(tmp_path):
+    rows = tmp_path / "rows" / "vit-s"
+    rows.mkdir(parents=True)
+    right = {"correlation-linear": 1, "scan-no-state": 2, "correlation-descending": 3, "control-linear": 0}
+    for key, count in right.items():
+        evaluation = {"protocol": "per image", "pairs": 2, "right": [[count] * 3, [count] * 3], "keypoints": [4, 4]}
+        made = {"base": "vit-s", "steps": 2, "limit": None, "evaluations": {"voc selection": evaluation}}
+        made["state_logits"] = 0.5 if key == "correlation-descending" else None
+        (rows / f"{key}-seed0.json").write_text(json.dumps(made))
+    found = reproduce("scan", ReproduceOptions(budget=2, finished=True, out=tmp_path))
+    assert {row.name: str(row.cells[-1]) for row in found.rows} == {
+        "linear sum": "-",
+        "block without state": "-",
+        "descending order": "0.5",
+        "noise, linear sum": "-",
+    }
+    assert [line.split(" points")[0] for line in found.remarks[1:]] == [
+        "voc selection: block without state against linear sum: +25.00",
+        "voc selection: descending order against linear sum: +50.00",
+        "voc selection: descending order against block without state: +25.00",
+    ]
+
+
+def test_a_table_without_a_finished_row_is_refused(tmp_path):
+    with pytest.raises(InputError, match="no row of the table scan is finished"):
+        reproduce("scan", ReproduceOptions(budget=2, finished=True, out=tmp_path))
