@@ -14,15 +14,18 @@ from torch.nn.functional import pad
 from mambamatcher.datasets.dataset import PairBatch
 from mambamatcher.errors import MambaMatcherError
 from mambamatcher.evaluation.pck import Targets
+from mambamatcher.io.tensor_store import TensorStore, digest
+from mambamatcher.model.features import Aggregated
 from mambamatcher.model.frames import smallest_radius
 from mambamatcher.model.geometry import unit_to_pixels
 from mambamatcher.model.losses import keypoint_loss, presence_loss, score_cross_entropy
-from mambamatcher.model.mambamatcher import MambaMatcher
+from mambamatcher.model.mambamatcher import Images, MambaMatcher
 from mambamatcher.model.transfer import blend_rows, soft_sampler
 from mambamatcher.training.metric import PCK
 from mambamatcher.training.recipe import Recipe
 from mambamatcher.training.teacher import Teacher
 
+ENCODED_BYTES = 2 * 2**30  # of memory for frozen features: those of 2,000 images at 16 levels of 64 channels
 VALIDATION_ALPHA = 0.10
 VALIDATION_PCK = "validation_pck"
 
@@ -40,12 +43,12 @@ class TrainingModule(LightningModule):
         self.model = model
         self.pck = pck
         self.teacher = Teacher(model, recipe.pseudo) if recipe.pseudo.weight > 0 else None
+        self.encoded = TensorStore(ENCODED_BYTES)
 
     def training_step(self, batch: PairBatch, batch_index: int) -> Float[Tensor, ""]:
         """Return the weighted sum of the losses."""
         recipe, transfer = self.recipe, self.recipe.model.transfer
-        with torch.set_grad_enabled(not recipe.freeze_features):
-            encoded = self.model.encode(batch.images)  # an image that several pairs share is encoded once
+        encoded = self._encode(batch.images)  # an image that several pairs share is encoded once
         points = batch.source_points.where(batch.present[..., None], 0.0)
         losses: list[Tensor] = []
         refined = None
@@ -83,6 +86,22 @@ class TrainingModule(LightningModule):
             )
         self.log("loss", loss, prog_bar=True, batch_size=len(batch.index))
         return loss
+
+    def _encode(self, images: Images) -> Aggregated:
+        """Encode images. Frozen features are computed once for each image, unless images are augmented."""
+        if not self.recipe.freeze_features or self.recipe.augment:
+            with torch.set_grad_enabled(not self.recipe.freeze_features):
+                return self.model.encode(images)
+        encoded = []
+        for image in images:
+            key = (digest(_array(image)),)
+            found = self.encoded.get(key)
+            if found is None:
+                with torch.no_grad():
+                    found = [_array(self.model.encode(image[None])[0])]
+                self.encoded.put(key, found)
+            encoded.append(torch.from_numpy(found[0]))
+        return torch.stack(encoded).to(images.device)
 
     def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
         """Update the weights, then those of the teacher."""

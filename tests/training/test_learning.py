@@ -70,3 +70,25 @@ def test_a_head_that_upsamples_learns_a_batch_by_either_loss(head, loss, monkeyp
         losses[-1].backward()
         optimiser.step()
     assert losses[-1] < losses[0]
+
+
+def test_frozen_features_are_computed_once_for_each_image_unless_images_are_augmented(monkeypatch):
+    pairs = batch(PairDataset(read_pairs("synthetic", "trn").pairs, 84), 0, 2)
+    counts, losses = {}, {}
+    for augment in ("false", "true"):
+        changes = ["start=a-model", "freeze_features=true", f"augment={augment}", "model.correlation=linear"]
+        recipe = override(Recipe(model=presets.tiny()), changes)
+        torch.manual_seed(0)
+        module = TrainingModule(recipe, MambaMatcher(recipe.model), PCK(1, ["dog"]))
+        monkeypatch.setattr(module, "log", lambda *_, **__: None)
+        encode, images = module.model.encode, []
+
+        def counted(given, encode=encode, images=images):
+            images.extend(given)
+            return encode(given)
+
+        monkeypatch.setattr(module.model, "encode", counted)
+        losses[augment] = [module.training_step(pairs, step).item() for step in range(2)]
+        counts[augment] = len(images)
+    assert counts == {"false": len(pairs.images), "true": 2 * len(pairs.images)}
+    assert losses["false"] == pytest.approx(losses["true"], rel=1e-5)

@@ -140,6 +140,16 @@ class Mamba(SelectiveBlock):
         steering: Float[Tensor, "batch position parameter"] | None = None,
     ) -> Float[Tensor, "batch position width"]:
         """Scan the sequence from the first position to the last; see `scan` for `steering`."""
-        inner, gate = rearrange(self.in_proj(sequence), "b l (two d) -> two b d l", two=2)
-        u = F.silu(self.conv1d(inner)[..., : sequence.shape[1]])
-        return self.out_proj(rearrange(self.scan(u, gate, steering=steering), "b d l -> b l d"))
+        inner, gate = self.in_proj(sequence).chunk(2, dim=-1)
+        u = F.silu(self._convolve(inner))
+        # channels stay innermost in memory, as the kernels read them and the products need them
+        y = self.scan(u.transpose(1, 2), gate.transpose(1, 2), steering=steering)
+        return self.out_proj(y.transpose(1, 2))
+
+    def _convolve(self, inner: Float[Tensor, "batch position inner"]) -> Float[Tensor, "batch position inner"]:
+        """Apply the causal convolution with channels last, where nn.Conv1d would transpose twice."""
+        length, taps = inner.shape[1], self.conv1d.weight.squeeze(1).T
+        padded = F.pad(inner, (0, 0, len(taps) - 1, 0))
+        bias = self.conv1d.bias
+        assert bias is not None
+        return sum((tap * padded[:, offset : offset + length] for offset, tap in enumerate(taps)), start=bias)
