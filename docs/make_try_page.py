@@ -94,6 +94,9 @@ def settings(encoder: onnx.ModelProto) -> dict[str, Any]:
     read = (config["correlation"]["kind"], transfer.scores, transfer.readout, transfer.blends_scores)
     if read != ("linear", "shifted", "kernel_soft_argmax", True):
         raise ValueError(f"docs/try/static/readout.js reads no model with these settings: {read}")
+    calibration = load_calibration(MODEL)
+    if calibration.height or calibration.border:
+        raise ValueError("docs/try/static/readout.js computes no confidence from the height and the border of a match")
     grid = tuple(size.dim_value for size in encoder.graph.output[0].type.tensor_type.shape.dim[2:])
     limits = asdict(Settings())
     return {
@@ -102,7 +105,7 @@ def settings(encoder: onnx.ModelProto) -> dict[str, Any]:
         "reducing_gap": REDUCING_GAP,
         "epsilon": EPSILON,
         "transfer": asdict(transfer) | {"radius": max(transfer.radius, smallest_radius(grid))},
-        "calibration": asdict(load_calibration(MODEL)),
+        "calibration": asdict(calibration),
         "return_distance": RETURN_DISTANCE,
         "limits": {key: limits[key] for key in ("picture_bytes", "picture_pixels", "points", "targets")},
     }

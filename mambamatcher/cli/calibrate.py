@@ -52,8 +52,9 @@ def calibrate(
         typer.echo(json.dumps(report))
         return
     shown = ", ".join(f"{100 * share:.0f} % of those {name}" for name, share in report["share_called_matched"].items())
-    area = report["roc_area_of_present_against_absent"]
-    told = "" if area is None else f"area under the ROC curve of present against absent points: {area:.2f}\n"
+    areas = report["roc_area_of_present_against_absent"].items()
+    told = ", ".join(f"{area:.2f} by {name}" for name, area in areas if area is not None)
+    told = told and f"area under the ROC curve of present against absent points: {told}\n"
     typer.echo(
         f"{report['points']} points of {report['pairs']} pairs, {report['points_absent_in_target']} of them not "
         f"visible in the target; {100 * report['share_correct']:.1f} % correct\n"

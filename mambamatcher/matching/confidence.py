@@ -1,6 +1,7 @@
 """Confidence of a match: evidence from the refined map, turned into a probability of being right.
 
-All evidence comes from the map that a pair already has, so it needs no further pass through the model:
+The same evidence also gives the probability that the target shows the point at all. All of it comes from the map that a
+pair already has, so it needs no further pass through the model:
 
 peak        by how many standard deviations the match's score exceeds the mean of its source point's scores
 entropy     of the softmax of the point's scores over the whole target, from 0 (one position) to 1 (uniform)
@@ -8,6 +9,9 @@ agreement   1 where the match, transferred back by the transposed map, returns t
             factor e for each 0.2 of the unit frame (a tenth of the image) that it misses it by
 energy      log-sum-exp of the point's scores times the temperature: low where nothing in the target resembles the
             point, which the other three cannot tell, because they depend on differences between scores only
+height      the match's score times the temperature; unlike the energy, it does not grow with the number of poor matches
+border      distance of the match from the nearest edge of the target, in the unit frame: where an object is cut off,
+            the best match of what is missing often lies at the edge
 """
 
 import json
@@ -28,34 +32,56 @@ from mambamatcher.model.transfer_settings import Transfer
 CALIBRATION = "calibration.json"  # beside a saved model's config.json
 RETURN_DISTANCE = 0.2  # unit frame
 
-Evidence = Float[np.ndarray, "keypoint 4"]  # columns: peak, entropy, agreement, energy
-EVIDENCE = ("peak", "entropy", "agreement", "energy")
+Evidence = Float[np.ndarray, "keypoint 6"]  # a column for each of:
+EVIDENCE = ("peak", "entropy", "agreement", "energy", "height", "border")
 Probability = Float[np.ndarray, " keypoint"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Calibration:
-    """A logistic model of the evidence, and the probability below which a point has no counterpart.
+class LogisticModel:
+    """A probability from the evidence of a match: a bias and a weight of each column."""
+
+    bias: float
+    peak: float
+    entropy: float
+    agreement: float
+    # the scale of scores differs between models, so no other model's weights would do for these
+    energy: float = 0.0
+    height: float = 0.0
+    border: float = 0.0
+
+    def probability(self, evidence: Evidence) -> Probability:
+        """Return the probability of each match."""
+        return _logistic(evidence @ np.array([getattr(self, name) for name in EVIDENCE]) + self.bias)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Calibration(LogisticModel):
+    """A logistic model of being right, and the probability below which a point counts as not matched.
 
     The defaults were fitted to nearest neighbours on EfficientNet-Lite2, on the VOC selection split. There, a match
     within a tenth of the object's box is right, and keypoints that the target does not show are always wrong. Fit
     another model's own with `mambamatcher calibrate`.
+
+    Attributes:
+        threshold: Least probability of being right of a match that counts as one.
+        presence: Model of whether the target shows the point; None where none was fitted.
     """
 
     bias: float = -4.47
     peak: float = 0.61
     entropy: float = 0.47
     agreement: float = 0.88
-    energy: float = 0.0  # the scale of scores differs between models, so no other model's weight would do
     threshold: float = 0.14
+    presence: LogisticModel | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.threshold <= 1:
             raise ConfigError(f"calibration.threshold must be a probability from 0 to 1, got {self.threshold}")
 
-    def probability(self, evidence: Evidence) -> Probability:
-        """Return the probability that each match is right."""
-        return _logistic(evidence @ np.array([self.peak, self.entropy, self.agreement, self.energy]) + self.bias)
+    def presence_probability(self, evidence: Evidence) -> Probability:
+        """Return the probability that the target shows each point; without a model, that of a right match."""
+        return (self.presence or self).probability(evidence)
 
 
 def _logistic(x: Float[np.ndarray, " keypoint"]) -> Probability:
@@ -87,8 +113,9 @@ def gather_evidence(
     height: Float[np.ndarray, " keypoint"],
     agreement: Float[np.ndarray, " keypoint"],
     temperature: float,
+    found: Float[np.ndarray, "keypoint 2"],
 ) -> Evidence:
-    """Compute the evidence of each match; `height` is the score at the match."""
+    """Compute the evidence of each match; `height` is the score at the match, `found` is in the unit frame."""
     rows = scores.reshape(len(scores), -1).astype(np.float64)
     deviation = rows.std(axis=1, ddof=1) if rows.shape[1] > 1 else np.zeros(len(rows))
     peak = (height - rows.mean(axis=1)) / deviation.clip(min=1e-9)
@@ -97,13 +124,14 @@ def gather_evidence(
     energy = highest + np.log(np.exp(logits - highest[:, None]).sum(axis=1))
     shares = np.exp(logits - energy[:, None])
     entropy = -(shares * np.log(shares.clip(min=1e-300))).sum(axis=1) / max(log(rows.shape[1]), 1e-9)
-    return np.stack([peak, entropy, agreement, energy], axis=1)
+    border = 1 - np.abs(found).max(axis=1)
+    return np.stack([peak, entropy, agreement, energy, temperature * height, border], axis=1)
 
 
 def fit_calibration(
     evidence: Evidence, correct: Bool[np.ndarray, " keypoint"], present: Bool[np.ndarray, " keypoint"]
 ) -> Calibration:
-    """Fit the logistic model to matches known to be right or wrong.
+    """Fit both logistic models to matches known to be right or wrong, of points present in the target or absent.
 
     Args:
         evidence: Evidence of each match.
@@ -114,15 +142,22 @@ def fit_calibration(
     Raises:
         InputError: All matches are right, or all are wrong.
     """
-    from scipy.optimize import minimize  # its import would delay every match by a third of a second
-
     for name, values in (("right", correct), ("wrong", ~correct)):
         if not values.any():
             raise InputError(f"none of the {len(correct)} matches is {name}; a calibration needs both kinds")
+    right = _fit(evidence, correct)
+    threshold = separating_threshold(right.probability(evidence), correct if present.all() else present)
+    presence = _fit(evidence, present) if present.any() and not present.all() else None
+    return Calibration(**asdict(right), threshold=threshold, presence=presence)
+
+
+def _fit(evidence: Evidence, positive: Bool[np.ndarray, " keypoint"]) -> LogisticModel:
+    from scipy.optimize import minimize  # its import would delay every match by a third of a second
+
     scale = evidence.std(axis=0).clip(1e-9)
     centre = evidence.mean(axis=0)
     columns = np.column_stack([(evidence - centre) / scale, np.ones(len(evidence))])
-    sign = np.where(correct, 1.0, -1.0)
+    sign = np.where(positive, 1.0, -1.0)
 
     def loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
         margin = sign * (columns @ weights)
@@ -133,11 +168,7 @@ def fit_calibration(
 
     weights = minimize(loss, np.zeros(columns.shape[1]), jac=True, method="BFGS").x
     slopes = weights[:-1] / scale
-    fitted = dict(zip(EVIDENCE, slopes.tolist(), strict=True))
-    bias = float(weights[-1] - slopes @ centre)
-    probability = Calibration(bias=bias, **fitted).probability(evidence)
-    threshold = separating_threshold(probability, correct if present.all() else present)
-    return Calibration(bias=bias, threshold=threshold, **fitted)
+    return LogisticModel(bias=float(weights[-1] - slopes @ centre), **dict(zip(EVIDENCE, slopes.tolist(), strict=True)))
 
 
 def separating_threshold(probability: Probability, positive: Bool[np.ndarray, " keypoint"]) -> float:
@@ -173,7 +204,8 @@ def load_calibration(folder: Path) -> Calibration:
     if not path.is_file():
         return Calibration()
     values = read_settings(path)
-    needed = {each.name for each in fields(Calibration)} - {"energy"}  # files of version 0.1 have none
+    later = {"energy", "height", "border", "presence"}  # older files have none
+    needed = {each.name for each in fields(Calibration)} - later
     if isinstance(values, dict) and (missing := needed - values.keys()):
         raise ConfigError(f"{path} has no key {min(missing)!r}; a calibration has all of them")
     return from_dict(Calibration, values)

@@ -65,6 +65,7 @@ class PreparedPair:
             points=self._target_pixels(found),
             confidence=confidence,
             matched=confidence >= self.calibration.threshold,
+            presence=self.calibration.presence_probability(evidence),
             source=self.source,
             target=self.target,
             heatmaps=heatmaps.astype(np.float64),
@@ -92,7 +93,7 @@ class PreparedPair:
         height: Float[np.ndarray, " keypoint"],
     ) -> Evidence:
         agreement = return_agreement(self.scores.transposed(), units, found, self.transfer)
-        return gather_evidence(scores, height, agreement, self.transfer.temperature)
+        return gather_evidence(scores, height, agreement, self.transfer.temperature, found)
 
     def _target_pixels(self, units: Float[np.ndarray, "*any 2"]) -> Float[np.ndarray, "*any 2"]:
         return unit_to_pixels(units.astype(np.float64), self.target.size)

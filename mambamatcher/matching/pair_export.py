@@ -54,7 +54,8 @@ class WholePair(nn.Module):
         energy = (self.settings.temperature * rows).logsumexp(dim=1)
         shares = self.settings.temperature * rows - energy[:, None]
         entropy = -(shares.exp() * shares).sum(dim=1) / log(rows.shape[1])
-        evidence = torch.stack([peak, entropy, agreement, energy], dim=1)
+        height, border = self.settings.temperature * rows.amax(dim=1), 1 - found.abs().amax(dim=1)
+        evidence = torch.stack([peak, entropy, agreement, energy, height, border], dim=1)
         return found, torch.sigmoid(evidence @ self.get_buffer("slopes") + self.bias)
 
     def _read(self, encoded: Encoded, first: int, points: Points) -> tuple[Points, Float[Tensor, "keypoint position"]]:

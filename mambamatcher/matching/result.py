@@ -34,13 +34,15 @@ class MatchResult:
     """Where the source points lie in the target, in original pixels.
 
     `confidence` is the calibrated probability that a match is right; where `matched` is false it is so low that the
-    target probably shows no counterpart.
+    target probably shows no counterpart. `presence` is the probability that the target shows the point at all, whether
+    or not it was found in the right place.
     """
 
     source_points: Pixels
     points: Pixels
     confidence: Float[NDArray[np.float64], " keypoint"]
     matched: Bool[NDArray[np.bool_], " keypoint"]
+    presence: Float[NDArray[np.float64], " keypoint"]
     source: Image.Image = field(repr=False)
     target: Image.Image = field(repr=False)
     heatmaps: Float[NDArray[np.float64], "keypoint ht wt"] = field(repr=False)
@@ -70,8 +72,16 @@ class MatchResult:
     def to_dict(self) -> dict[str, Any]:
         """Return points, confidences and sizes as plain values."""
         matches: list[dict[str, Any]] = [
-            {"source": s.tolist(), "target": t.tolist(), "confidence": float(c), "matched": bool(m)}
-            for s, t, c, m in zip(self.source_points, self.points, self.confidence, self.matched, strict=True)
+            {
+                "source": s.tolist(),
+                "target": t.tolist(),
+                "confidence": float(c),
+                "presence": float(p),
+                "matched": bool(m),
+            }
+            for s, t, c, p, m in zip(
+                self.source_points, self.points, self.confidence, self.presence, self.matched, strict=True
+            )
         ]
         if self.modes is not None:
             for index, match in enumerate(matches):

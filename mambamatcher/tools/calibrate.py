@@ -43,7 +43,7 @@ class Examples:
         photos: Index of the source's and of the target's photo for each keypoint.
     """
 
-    evidence: Float[np.ndarray, "keypoint 4"]
+    evidence: Float[np.ndarray, "keypoint 6"]
     correct: Bool[np.ndarray, " keypoint"]
     present: Bool[np.ndarray, " keypoint"]
     pair: Int[np.ndarray, " keypoint"]
@@ -69,7 +69,7 @@ def gather_examples(matcher: Matcher, pairs: Sequence[Pair], reference: str, alp
 
 def _examples(
     matcher: Matcher, pair: Pair, reference: str, alpha: float
-) -> tuple[Float[np.ndarray, "keypoint 4"], Bool[np.ndarray, " keypoint"], Bool[np.ndarray, " keypoint"]]:
+) -> tuple[Float[np.ndarray, "keypoint 6"], Bool[np.ndarray, " keypoint"], Bool[np.ndarray, " keypoint"]]:
     names = [*pair.names, *(name for name in pair.source.keypoints if name not in pair.target.keypoints)]
     queries = np.clip([pair.source.keypoints[name] for name in names], 0, pair.source.size)
     result = matcher.match(read_image(pair.source), read_image(pair.target), queries)
@@ -88,8 +88,10 @@ def _examples(
     return result.evidence, correct, present
 
 
-def cross_fitted(examples: Examples) -> Float[np.ndarray, " keypoint"]:
-    """Return the probability of each match, by a calibration fitted to pairs that share no photo with its own.
+def cross_fitted(
+    examples: Examples,
+) -> tuple[Float[np.ndarray, " keypoint"], Float[np.ndarray, " keypoint"]]:
+    """Return the probabilities of being right and of being present, by calibrations fitted to other photos.
 
     Photos are dealt into folds; a pair is judged by the pairs that have no photo in either of its two folds.
 
@@ -97,7 +99,7 @@ def cross_fitted(examples: Examples) -> Float[np.ndarray, " keypoint"]:
         InputError: A pair shares a fold with all others.
     """
     fold = np.sort(examples.photos % FOLDS, axis=1)
-    probability = np.empty(len(examples.correct))
+    right, present = np.empty((2, len(examples.correct)))
     for folds in np.unique(fold, axis=0):
         judged, others = (fold == folds).all(axis=1), ~np.isin(fold, folds).any(axis=1)
         if not others.any():
@@ -106,19 +108,24 @@ def cross_fitted(examples: Examples) -> Float[np.ndarray, " keypoint"]:
                 f"{examples.pair[-1] + 1} pairs none is left for some; give pairs of more photos"
             )
         fitted = fit_calibration(*(each[others] for each in (examples.evidence, examples.correct, examples.present)))
-        probability[judged] = fitted.probability(examples.evidence[judged])
-    return probability
+        right[judged] = fitted.probability(examples.evidence[judged])
+        present[judged] = fitted.presence_probability(examples.evidence[judged])
+    return right, present
 
 
 def describe(
-    examples: Examples, calibration: Calibration, probability: Float[np.ndarray, " keypoint"]
+    examples: Examples,
+    calibration: Calibration,
+    probability: Float[np.ndarray, " keypoint"],
+    presence: Float[np.ndarray, " keypoint"],
 ) -> dict[str, Any]:
     """Measure the quality of the confidence.
 
     Args:
         examples: Matches of annotated keypoints.
         calibration: Calibration fitted to all of them.
-        probability: Probability of each match by a calibration fitted to other photos, see `cross_fitted`.
+        probability: Probability that each match is right, by calibrations fitted to other photos; see `cross_fitted`.
+        presence: Probability that the target shows each point, likewise.
 
     Returns:
         The content of `calibration-report.json`.
@@ -142,7 +149,10 @@ def describe(
         ).expected_error,
         "risk_at_coverage": {f"{share:g}": _at(coverage, risk, share) for share in (0.1, 0.25, 0.5, 0.75, 1.0)},
         "share_called_matched": shown,
-        "roc_area_of_present_against_absent": roc_area(probability, examples.present),
+        "roc_area_of_present_against_absent": {
+            "confidence": roc_area(probability, examples.present),
+            "presence": roc_area(presence, examples.present),
+        },
     }
 
 
@@ -177,8 +187,8 @@ def calibrate(
         refuse_existing(folder / name, overwrite)
     examples = gather_examples(matcher, pairs, reference)
     calibration = fit_calibration(examples.evidence, examples.correct, examples.present)
-    probability = cross_fitted(examples)
-    report = describe(examples, calibration, probability)
+    probability, presence = cross_fitted(examples)
+    report = describe(examples, calibration, probability, presence)
     write_atomically(
         folder / RELIABILITY, lambda path: draw_reliability(path, probability, examples.correct), overwrite
     )

@@ -11,7 +11,7 @@ from PIL import Image
 from mambamatcher import Matcher, presets
 from mambamatcher.errors import ConfigError, InputError, MambaMatcherError, WeightsError
 from mambamatcher.io.drawing import confidence_colour
-from mambamatcher.matching.confidence import Calibration, save_calibration
+from mambamatcher.matching.confidence import Calibration, LogisticModel, save_calibration
 from mambamatcher.matching.matcher import UntrainedWarning
 from mambamatcher.model.checkpoint import load_pretrained, save_pretrained
 from mambamatcher.model.config import override
@@ -79,11 +79,16 @@ def test_two_copies_of_one_object_are_two_places(nearest):
 
 
 def test_confidence_is_the_calibrations_and_matched_what_reaches_its_threshold(matcher, tmp_path):
-    calibration = Calibration(bias=0.5, peak=-0.1, entropy=0.2, agreement=1.5, energy=0.3, threshold=0.6)
+    weights = {"peak": -0.1, "entropy": 0.2, "agreement": 1.5, "energy": 0.3, "height": -0.2, "border": 0.4}
+    presence = LogisticModel(bias=0.1, peak=0.2, entropy=0.0, agreement=0.0, border=2.0)
+    calibration = Calibration(bias=0.5, **weights, threshold=0.6, presence=presence)
     save_pretrained(matcher.model, tmp_path)
     save_calibration(calibration, tmp_path)
     result = Matcher.from_pretrained(tmp_path).match(picture(), picture(seed=1), POINTS)
-    expected = 1 / (1 + np.exp(-(0.5 + result.evidence @ [-0.1, 0.2, 1.5, 0.3])))
+    expected = 1 / (1 + np.exp(-(0.5 + result.evidence @ list(weights.values()))))
+    shown = 1 / (1 + np.exp(-(0.1 + 0.2 * result.evidence[:, 0] + 2.0 * result.evidence[:, 5])))
+    np.testing.assert_allclose(result.presence, shown)
+    assert [match["presence"] for match in result.to_dict()["matches"]] == result.presence.tolist()
     np.testing.assert_allclose(result.confidence, expected)
     np.testing.assert_array_equal(result.matched, expected >= 0.6)
     assert [match["matched"] for match in result.to_dict()["matches"]] == result.matched.tolist()

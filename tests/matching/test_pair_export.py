@@ -16,7 +16,7 @@ from mambamatcher.model.config import override
 from tests.matching.conftest import picture
 
 POINTS = np.array([(10.0, 20.0), (45.5, 30.0), (90.0, 60.0), (0.0, 0.0)])
-CALIBRATION = Calibration(bias=-1.0, peak=0.4, entropy=-2.0, agreement=1.5, energy=0.3)
+CALIBRATION = Calibration(bias=-1.0, peak=0.4, entropy=-2.0, agreement=1.5, energy=0.3, height=-0.2, border=0.7)
 
 
 def tiny(*changes: str) -> MambaMatcher:
