@@ -220,11 +220,12 @@ def draw_training_of_default() -> None:
     """Plot the validation PCK over the images seen, of the runs that the shipped weights come from."""
     figure = Figure(figsize=(6, 3.4), layout="constrained")
     axis = figure.subplots()
-    first, continued = 15_000, 19_800  # images that the weights had seen before each branch
+    first, continued, last = 15_000, 19_800, 28_440  # images that the weights had seen before each branch
     for name, before, label in (
         ("curve.csv", 0, "constant rate"),
         ("curve-branch.csv", first, "continued"),
         ("curve-final.csv", continued, "average of two branches, rate decayed"),
+        ("curve-groups-of-8.csv", last, "groups of eight, rate decayed again"),
     ):
         with (RESULTS / "vit-s" / name).open(encoding="utf-8") as file:
             rows = [row for row in csv.DictReader(file) if row["validation_pck"]]

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any
 
 import torch
+from torch.nn.modules.module import register_module_forward_hook
 from torch.utils.flop_counter import FlopCounterMode
 
 from mambamatcher.model.backbones import VitConfig
@@ -16,6 +17,7 @@ from mambamatcher.model.correlation import (
     correlation_map,
 )
 from mambamatcher.model.features import ConvAggregation
+from mambamatcher.model.layers.mamba import Mamba
 from mambamatcher.model.mambamatcher import MambaMatcher, ModelConfig, count_parameters
 
 # tables "Memory, Latency and # Params" and "FLOPs"; for the scan, the paper's theoretical count
@@ -67,9 +69,19 @@ def _count(compute: Callable[[], Any]) -> tuple[Any, int]:
     import_module("mambamatcher.ops.selective_scan.cpu")  # registers the operator that the counter needs
     scan = torch.ops.mambamatcher.selective_scan_cpu
     counter = FlopCounterMode(display=False, custom_mapping={scan: _scan_flops})
-    with counter, torch.no_grad():
-        result = compute()
-    return result, counter.get_total_flops()
+    convolutions: list[int] = []  # of Mamba blocks, written as sums of products that the counter does not see
+
+    def count_convolution(module: torch.nn.Module, inputs: tuple[Any, ...], _: Any) -> None:
+        if isinstance(module, Mamba):
+            convolutions.append(2 * inputs[0].shape[0] * inputs[0].shape[1] * module.conv1d.weight.numel())
+
+    handle = register_module_forward_hook(count_convolution)
+    try:
+        with counter, torch.no_grad():
+            result = compute()
+    finally:
+        handle.remove()
+    return result, counter.get_total_flops() + sum(convolutions)
 
 
 def _scan_flops(

@@ -26,6 +26,8 @@ class Transfer:
             positions disagree, the mean of their target points would match neither. An argmax always blends scores.
         radius: Radius of the soft sampler at inference, in the unit frame.
         training_radius: Radius of the soft sampler in training, in the unit frame.
+        training_temperature: Factor of the scores in the cross-entropies, where it is not `temperature`: what reads the
+            best matches need not be what a model learns with.
     """
 
     sigma: float = 2 / 3
@@ -35,11 +37,17 @@ class Transfer:
     blend: Literal["points", "scores"] = "points"
     radius: float = 0.05
     training_radius: float = 0.1
+    training_temperature: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("sigma", "temperature", "radius", "training_radius"):
-            if not getattr(self, name) > 0:
+        for name in ("sigma", "temperature", "radius", "training_radius", "training_temperature"):
+            if getattr(self, name) is not None and not getattr(self, name) > 0:
                 raise ConfigError(f"transfer.{name} must be positive, got {getattr(self, name)}")
+
+    @property
+    def loss_temperature(self) -> float:
+        """Factor of the scores in the cross-entropies."""
+        return self.training_temperature or self.temperature
 
     @property
     def blends_scores(self) -> bool:

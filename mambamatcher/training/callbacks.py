@@ -170,7 +170,7 @@ def state_logits(model: MambaMatcher, sample: PairSample) -> float:
     source, target = model.encode(images).split(1)
     correlation = correlation_map(*model.features.per_pair(source, target))
     moved = model.correlation(correlation) - without_state(model.correlation)(correlation)
-    return float(model.config.transfer.temperature * moved.flatten(3).flatten(1, 2).std(dim=-1).mean())
+    return float(model.config.transfer.loss_temperature * moved.flatten(3).flatten(1, 2).std(dim=-1).mean())
 
 
 def draw_sample(

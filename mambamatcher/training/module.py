@@ -67,7 +67,7 @@ class TrainingModule(LightningModule):
                 scores = blend_rows(refined, weights)
             else:
                 scores = self.model.correlate_at(encoded, batch.source, batch.target, weights)
-            shown, temperature = scores[:, : points.shape[1]], transfer.temperature
+            shown, temperature = scores[:, : points.shape[1]], transfer.loss_temperature
             entropy = score_cross_entropy(shown, batch.target_points, batch.present, temperature)
             losses.append(recipe.cross_entropy_weight * entropy)
             if recipe.absence_weight > 0:

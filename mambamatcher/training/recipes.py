@@ -48,7 +48,18 @@ class Chain:
 
 
 CHAINS = {  # the readout was chosen on the selection split
-    "default": Chain(recipes=("vit-s", "vit-s-decay"), readout=("side=350", "mirror=true", "transfer.radius=0.08")),
+    "default": Chain(
+        recipes=("vit-s", "vit-s-decay"),
+        readout=(
+            "side=350",
+            "mirror=true",
+            "transfer.radius=0.08",
+            "transfer.readout=mean_shift",
+            "transfer.sigma=0.18",
+            "transfer.temperature=28",
+            "transfer.training_temperature=20",
+        ),
+    ),
 }
 
 
@@ -78,7 +89,7 @@ def vit_s() -> NamedRecipe:
         dataset="voc",
         recipe=Recipe(
             model=vit_s_model(),
-            steps=1_700,
+            steps=2_000,
             round_steps=100,
             effective_batch=2,
             batch_size=1,
@@ -111,12 +122,13 @@ def vit_s_decay() -> NamedRecipe:
         start=f"{RUNS}/vit-s/last.ckpt",
         steps=720,
         round_steps=80,
+        group_images=8,
         sides=(224, 224, 280),
         correlation_learning_rate=5e-3,
         schedule="cosine",
         warmup_steps=20,
         averaging=0.99,
-        absence_weight=0.1,
+        absence_weight=0.3,
     )
     return replace(named, recipe=decay)
 

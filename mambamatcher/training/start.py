@@ -58,7 +58,7 @@ def centre_presence(model: MambaMatcher, pairs: Sequence[Pair]) -> None:
     if not isinstance(bias, Tensor):
         raise ConfigError("absence_weight needs an aggregation with a bias, for example model.correlation=linear")
     dataset = PairDataset(pairs[:PAIRS], model.config.side)
-    temperature = model.config.transfer.temperature
+    temperature = model.config.transfer.loss_temperature
     logits: tuple[list[Tensor], list[Tensor]] = [], []
     for index in range(len(dataset)):
         batch = collate([dataset[index]])

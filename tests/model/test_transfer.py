@@ -200,7 +200,7 @@ def test_stays_in_float32_under_autocast():
     assert_close(inside, transfer_points(maps, points, Transfer()))
 
 
-@pytest.mark.parametrize("name", ["sigma", "temperature", "radius", "training_radius"])
+@pytest.mark.parametrize("name", ["sigma", "temperature", "radius", "training_radius", "training_temperature"])
 def test_settings_must_be_positive(name):
     with pytest.raises(ConfigError, match=name):
         Transfer(**{name: 0.0})

@@ -92,3 +92,18 @@ def test_frozen_features_are_computed_once_for_each_image_unless_images_are_augm
         counts[augment] = len(images)
     assert counts == {"false": len(pairs.images), "true": 2 * len(pairs.images)}
     assert losses["false"] == pytest.approx(losses["true"], rel=1e-5)
+
+
+def test_the_losses_have_a_temperature_of_their_own_where_the_model_has_one(monkeypatch):
+    pairs = batch(PairDataset(read_pairs("synthetic", "trn").pairs, 84), 0, 2)
+
+    def loss(*changes: str) -> float:
+        changes = ("keypoint_weight=0", "cross_entropy_weight=1", *changes)
+        recipe = override(Recipe(model=presets.tiny()), list(changes))
+        torch.manual_seed(0)
+        module = TrainingModule(recipe, MambaMatcher(recipe.model), PCK(1, ["dog"]))
+        monkeypatch.setattr(module, "log", lambda *_, **__: None)
+        return module.training_step(pairs, 0).item()
+
+    own = loss("model.transfer.temperature=30", "model.transfer.training_temperature=5")
+    assert own == loss("model.transfer.temperature=5") != loss("model.transfer.temperature=30")
