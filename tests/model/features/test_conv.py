@@ -24,7 +24,7 @@ def assert_same_by_winograd(module: ConvAggregator, given: torch.Tensor) -> None
     assert direct.requires_grad  # with gradients, the module uses direct convolution
     with torch.inference_mode():
         found = module.per_image(given)
-    assert (found - direct).abs().max() <= 1e-5 * direct.abs().max()
+    assert (found - direct).abs().max() <= 3e-5 * direct.abs().max()  # 1.6e-5 with AVX-512
 
 
 @pytest.mark.parametrize("residual", [False, True])
